@@ -1,0 +1,5 @@
+"""`python -m gryphone`."""
+
+from gryphone.cli import main
+
+main()

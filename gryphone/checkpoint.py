@@ -1,0 +1,147 @@
+"""A checkpoint is a directory that rebuilds itself: weights, sizes, vocabularies, facts. No pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gryphone import __version__
+from gryphone.config import ModelConfig, build_model, from_dict
+from gryphone.errors import CheckpointError, GryphoneError
+from gryphone.model import GryphOne
+from gryphone.tokens import Tokenizer, tokenizer_from_dict
+
+FORMAT, VERSION = "gryphone-checkpoint", 1
+SHARD_BYTES = 15 * 2**20
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network with everything needed to use it."""
+
+    model: GryphOne
+    config: ModelConfig
+    tokenizer: Tokenizer
+    facts: dict[str, Any]  # convention, training data, licence, metrics
+
+
+def save_checkpoint(
+    path: Path,
+    state: Mapping[str, Tensor],
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    facts: Mapping[str, Any],
+    *,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write a checkpoint directory in one move: it is either whole or not there."""
+    tensors = {k: v.detach().to("cpu", dtype).contiguous() for k, v in state.items()}
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "gryphone": __version__,
+        "model": dataclasses.asdict(config),
+        "tokenizer": tokenizer.to_dict(),
+        "facts": dict(facts),
+    }
+    write_directory(path, {"config.json": json.dumps(description, indent=1)}, tensors)
+
+
+def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    """Write texts and sharded tensors into a fresh directory, then move it to `path`."""
+    fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    old = path.with_name(f".{path.name}.old-{os.getpid()}")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        for name, text in texts.items():
+            (fresh / name).write_text(text)
+        for i, shard in enumerate(_shards(tensors)):
+            save_file(shard, fresh / f"weights-{i}.safetensors")
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise CheckpointError(f"cannot write checkpoint {path}: {error}") from error
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Split tensors into files of at most SHARD_BYTES (a single larger tensor stays whole)."""
+    shards: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if shards[-1] and size + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+            size = 0
+        shards[-1][name] = tensor
+        size += tensor.nbytes
+    return shards
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint directory."""
+    files = sorted(path.glob("weights-*.safetensors"))
+    if not files:
+        raise CheckpointError(
+            f"{path} holds no weights-*.safetensors; it is no GryphOne checkpoint"
+        )
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            tensors.update(load_file(file))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{file} is damaged or truncated: {error}; copy it again"
+            ) from error
+    return tensors
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The parsed and checked config.json of a checkpoint directory."""
+    try:
+        description = json.loads((path / "config.json").read_text())
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is no checkpoint directory: it has no config.json") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path / 'config.json'} cannot be read: {error}") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise CheckpointError(f"{path} was not written by GryphOne (config.json names no {FORMAT})")
+    if description.get("version") != VERSION:
+        raise CheckpointError(
+            f"{path} has checkpoint version {description.get('version')}, this GryphOne reads "
+            f"version {VERSION}; install the release that wrote it ({description.get('gryphone')})"
+        )
+    return description
+
+
+def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Checkpoint:
+    """Rebuild a network, its tokenizer and its facts from a directory."""
+    path = Path(path)
+    description = read_description(path)
+    try:
+        config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")
+        tokenizer = tokenizer_from_dict(description["tokenizer"])
+    except (GryphoneError, KeyError) as error:
+        raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
+    model = build_model(config, tuple(len(v) for v in tokenizer.vocabularies))
+    try:
+        model.load_state_dict({k: v.float() for k, v in read_tensors(path).items()})
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise CheckpointError(
+            f"the weights in {path} do not fit its config.json: {first}"
+        ) from error
+    return Checkpoint(model.to(device).eval(), config, tokenizer, description.get("facts", {}))

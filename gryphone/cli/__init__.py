@@ -1,0 +1,43 @@
+"""Command name -> function. Errors a user can cause become one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from gryphone import __version__
+from gryphone.cli import data, text, training
+from gryphone.errors import GryphoneError
+
+
+def make_app() -> typer.Typer:
+    """The command-line program."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="GryphOne: handwritten mathematics to LaTeX.",
+    )
+
+    @app.callback(invoke_without_command=True)
+    def root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+        if version:
+            typer.echo(__version__)
+            raise typer.Exit
+
+    for part in (text, data, training):
+        part.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        make_app()()
+    except GryphoneError as error:
+        print(f"gryphone: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("gryphone: stopped", file=sys.stderr)
+        sys.exit(130)

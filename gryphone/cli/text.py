@@ -1,0 +1,162 @@
+"""Commands on text: normalize, tokenize, detokenize, score."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gryphone.errors import DataError, GryphoneError
+from gryphone.latex.lexer import tokenize as lex
+from gryphone.latex.normalize import normalize as spell
+from gryphone.metrics import RATES, Scores, read_samples
+from gryphone.metrics import score as score_samples
+from gryphone.tokens import SCHEMES
+
+_TITLES = {
+    "em": "EM",
+    "le1": "≤1",
+    "le2": "≤2",
+    "le3": "≤3",
+    "cer": "CER",
+    "ser": "SER",
+}
+
+Convention = Annotated[
+    str, typer.Option(help="How to spell: crohme, mathwriting, or none (tokens only).")
+]
+Scheme = Annotated[str, typer.Option(help="sat (symbol-aware) or raw (LaTeX tokens).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the text commands to an app."""
+    app.command()(normalize)
+    app.command()(tokenize)
+    app.command()(detokenize)
+    app.command()(score)
+
+
+def normalize(convention: Convention = "crohme", as_json: AsJson = False) -> None:
+    """Spell LaTeX one way: a line in, a line of tokens out."""
+    for number, line in _lines():
+        with _place(number):
+            tokens = spell(line, convention)
+        typer.echo(json.dumps({"tokens": tokens}) if as_json else " ".join(tokens))
+
+
+def tokenize(scheme: Scheme = "sat", as_json: AsJson = False) -> None:
+    """Take LaTeX apart: a line in, a JSON object out (with or without --json)."""
+    kind = _kind(scheme)
+    for number, line in _lines():
+        with _place(number):
+            rows = kind.split(lex(line))
+        columns = zip(*rows, strict=True) if rows else ((),) * len(kind.streams)
+        streams = {name: list(c) for name, c in zip(kind.streams, columns, strict=True)}
+        typer.echo(json.dumps({"scheme": scheme, **streams}, ensure_ascii=False))
+
+
+def detokenize(as_json: AsJson = False) -> None:
+    """Put LaTeX together again: a JSON object of `tokenize` in, a line of tokens out."""
+    for number, line in _lines():
+        with _place(number):
+            tokens = _joined(line)
+        typer.echo(json.dumps({"tokens": tokens}) if as_json else " ".join(tokens))
+
+
+def score(
+    file: Annotated[Path, typer.Argument(help="id, truth, prediction in a .tsv or .tsv.xz.")],
+    convention: Annotated[
+        str | None, typer.Option(help="Also score with both sides normalised this way.")
+    ] = None,
+    as_json: AsJson = False,
+    draws: Annotated[int, typer.Option(min=0, help="Bootstrap draws; 0 for no intervals.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+) -> None:
+    """Score predictions: EM, ≤1/2/3, CER and SER in percent, as given and normalised."""
+    samples = read_samples(file)
+    results = {"as given": score_samples(samples, draws=draws, seed=seed)}
+    if convention is not None:
+        results[convention] = score_samples(samples, convention, draws, seed)
+    if as_json:
+        report: dict[str, Any] = results["as given"].to_dict()
+        if convention is not None:
+            report["convention"] = convention
+            report["normalized"] = results[convention].to_dict()
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    _print_table(file, results)
+
+
+def _print_table(file: Path, results: dict[str, Scores]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    count = next(iter(results.values())).count
+    table = Table("%", *results, title=f"{file.name}: {count} samples, 95 % intervals")
+    for name in RATES:
+        table.add_row(_TITLES[name], *(_cell(scores, name) for scores in results.values()))
+    Console().print(table)
+    notes = Console(stderr=True, highlight=False, markup=False)
+    for title, scores in results.items():
+        for problem in scores.problems:
+            notes.print(f"{title}: {problem.id}: {problem.reason}", soft_wrap=True)
+
+
+def _cell(scores: Scores, name: str) -> str:
+    value = f"{getattr(scores, name):.4f}"
+    if name not in scores.intervals:
+        return value
+    low, high = scores.intervals[name]
+    return f"{value}  ({low:.2f} to {high:.2f})"
+
+
+def _kind(scheme: str) -> Any:
+    if scheme not in SCHEMES:
+        raise DataError(f"unknown scheme {scheme!r}; choose one of {', '.join(SCHEMES)}")
+    return SCHEMES[scheme]
+
+
+def _joined(line: str) -> list[str]:
+    """The tokens of one JSON object that `tokenize` printed."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON ({error}); give what `gryphone tokenize` prints") from error
+    if not isinstance(data, dict):
+        raise DataError("not a JSON object; give what `gryphone tokenize` prints")
+    kind = _kind(str(data.get("scheme")))
+    streams = [data.get(name) for name in kind.streams]
+    for name, stream in zip(kind.streams, streams, strict=True):
+        if not isinstance(stream, list) or not all(isinstance(item, str) for item in stream):
+            raise DataError(f"{name!r} is not a list of strings")
+    if len({len(stream) for stream in streams if stream is not None}) != 1:
+        raise DataError(f"{' and '.join(kind.streams)} differ in length")
+    tokens: list[str] = kind.join(zip(*streams, strict=True))
+    return tokens
+
+
+def _lines() -> Iterator[tuple[int, str]]:
+    """Numbered lines of stdin; an empty line stays a line."""
+    number = 0
+    try:
+        for number, line in enumerate(sys.stdin, 1):
+            yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"behind line {number}: not UTF-8 ({error}); convert the text") from error
+
+
+class _place:
+    """Names the line of stdin in whatever error its text causes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, GryphoneError):
+            raise DataError(f"line {self.number}: {error}") from error

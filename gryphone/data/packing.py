@@ -1,0 +1,228 @@
+"""Writing the packed store: simplified, quantised, delta-coded ink with its labels in Parquet."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.data.align import Agreement, align
+from gryphone.data.samples import Sample, Unreadable
+from gryphone.data.simplify import Precision, simplify, to_canvas
+from gryphone.errors import DataError, GryphoneError
+from gryphone.ink import Ink
+from gryphone.latex.lexer import tokenize
+from gryphone.latex.normalize import normalize
+
+FORMAT = "gryphone-packed-1"
+BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
+DEFAULT_PRECISION = Precision()
+
+
+@dataclass
+class PackReport:
+    """What went into a packed file and what did not, by name."""
+
+    read: int = 0
+    packed: int = 0
+    points_read: int = 0
+    points_packed: int = 0
+    glyphs: int = 0
+    glyphs_aligned: int = 0
+    agreement: dict[str, int] = field(default_factory=dict)  # inks by Agreement
+    contradicting: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    unlabelled: list[str] = field(default_factory=list)
+    bad_labels: list[tuple[str, str]] = field(default_factory=list)
+    bytes: int = 0
+
+    def left_out(self) -> list[tuple[str, str]]:
+        """Every sample that has no usable ink or label: its name and the reason."""
+        return [
+            *self.unreadable,
+            *((name, "has no label") for name in self.unlabelled),
+            *self.bad_labels,
+        ]
+
+
+@dataclass
+class _Rows:
+    """Columns of the file under construction."""
+
+    id: list[str] = field(default_factory=list)
+    source: list[str] = field(default_factory=list)
+    label: list[str] = field(default_factory=list)
+    writer: list[str] = field(default_factory=list)
+    dx: list[NDArray[np.int32]] = field(default_factory=list)
+    dy: list[NDArray[np.int32]] = field(default_factory=list)
+    stroke_points: list[NDArray[np.int32]] = field(default_factory=list)
+    stroke_glyph: list[list[int]] = field(default_factory=list)
+    glyph_label: list[list[str]] = field(default_factory=list)
+    glyph_position: list[list[int]] = field(default_factory=list)
+    agreement: list[int] = field(default_factory=list)
+
+
+def write_packed(
+    samples: Iterable[Sample | Unreadable],
+    path: Path,
+    *,
+    convention: str = "crohme",
+    keep_broken: bool = False,
+    precision: Precision = DEFAULT_PRECISION,
+    progress: Callable[[int], None] = lambda done: None,
+) -> PackReport:
+    """Pack every readable, labelled ink; the report names every sample that is left out and why.
+
+    `keep_broken` packs an ink whose label cannot be normalised with its label as given: a test
+    set must keep its size, and such a truth counts as an error.
+    """
+    report, rows = PackReport(), _Rows()
+    block: list[Ink] = []
+    for sample in samples:
+        report.read += 1
+        progress(report.read)
+        if isinstance(sample, Unreadable):
+            report.unreadable.append((sample.name, sample.error))
+        elif sample.ink is None:
+            report.unreadable.append((sample.id, "is an image; only ink can be packed"))
+        elif not sample.label:
+            report.unlabelled.append(sample.id)
+        else:
+            try:
+                tokens = normalize(sample.label, convention)
+            except GryphoneError as error:
+                report.bad_labels.append((sample.id, f"{sample.label}: {error}"))
+                if not keep_broken:
+                    continue
+                tokens = _bare_tokens(sample.label)
+            _add_row(rows, report, sample, sample.ink, tokens, convention)
+            block.append(sample.ink)
+            if len(block) == BLOCK:
+                _add_points(rows, report, block, precision)
+                block = []
+    if block:
+        _add_points(rows, report, block, precision)
+    if not report.packed:
+        raise DataError(f"{path}: nothing to pack among {report.read} samples")
+    _write(rows, path, convention, precision)
+    report.bytes = path.stat().st_size
+    return report
+
+
+def _bare_tokens(label: str) -> list[str]:
+    """The tokens of a label that has no meaning as a whole."""
+    try:
+        return tokenize(label)
+    except GryphoneError:
+        return label.split()
+
+
+def _add_row(
+    rows: _Rows, report: PackReport, sample: Sample, ink: Ink, tokens: list[str], convention: str
+) -> None:
+    """Everything of one ink but its points."""
+    rows.id.append(sample.id)
+    rows.source.append(sample.source)
+    rows.label.append(" ".join(tokens))
+    rows.writer.append(ink.writer or "")
+    aligned = align(ink, tokens, convention)
+    contradicts = aligned.agreement is Agreement.CONTRADICTS
+    # A segmentation that contradicts the label may well be nonsense: better none than a wrong one.
+    glyphs = () if contradicts else ink.glyphs
+    owner = [-1] * len(ink.strokes)
+    for number, glyph in enumerate(glyphs):
+        for stroke in glyph.strokes:
+            owner[stroke] = number
+    rows.stroke_glyph.append(owner)
+    rows.glyph_label.append([glyph.label for glyph in glyphs])
+    rows.glyph_position.append(list(aligned.positions[: len(glyphs)]))
+    rows.agreement.append(int(aligned.agreement))
+    report.packed += 1
+    report.glyphs += len(ink.glyphs)
+    report.glyphs_aligned += sum(p >= 0 for p in aligned.positions)
+    kind = aligned.agreement.name.lower()
+    report.agreement[kind] = report.agreement.get(kind, 0) + 1
+    if contradicts:
+        report.contradicting.append(sample.id)
+
+
+def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Precision) -> None:
+    """Scale, simplify, quantise and delta-code the points of a block of inks."""
+    points = np.concatenate([stroke for ink in inks for stroke in ink.strokes])
+    lengths = np.array([len(stroke) for ink in inks for stroke in ink.strokes])
+    ink_points = np.array([ink.point_count for ink in inks])
+    ink_strokes = np.array([len(ink.strokes) for ink in inks])
+    offsets = np.concatenate([[0], np.cumsum(ink_points)])
+    points = to_canvas(points, offsets, precision)
+    starts = np.cumsum(lengths) - lengths
+    keep = simplify(points, starts, offsets[:-1], precision.tolerance)
+    grid = np.rint(points * precision.grid).astype(np.int32)
+    # Rounding makes neighbours meet; a stroke's first point always stays.
+    stroke = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    grid = grid[keep]
+    fresh = np.ones(len(grid), dtype=bool)
+    fresh[1:] = (np.diff(grid, axis=0) != 0).any(axis=1) | (np.diff(stroke) != 0)
+    grid, stroke = grid[fresh], stroke[fresh]
+    owner = np.repeat(np.arange(len(inks)), ink_strokes)[stroke]
+    delta = np.diff(grid, axis=0, prepend=0)
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    delta[first] = grid[first]
+    counts = np.bincount(stroke, minlength=len(lengths)).astype(np.int32)
+    rows.dx += np.split(delta[:, 0], first[1:])
+    rows.dy += np.split(delta[:, 1], first[1:])
+    rows.stroke_points += np.split(counts, np.cumsum(ink_strokes)[:-1])
+    report.points_read += len(points)
+    report.points_packed += len(grid)
+
+
+def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    facts = {"format": FORMAT, "convention": convention, "precision": asdict(precision)}
+    table = pa.table(
+        {
+            "id": pa.array(rows.id, pa.string()),
+            "source": pa.array(rows.source, pa.string()),
+            "label": pa.array(rows.label, pa.string()),
+            "writer": pa.array(rows.writer, pa.string()),
+            "dx": _list_array(rows.dx, pa.int32()),
+            "dy": _list_array(rows.dy, pa.int32()),
+            "stroke_points": _list_array(rows.stroke_points, pa.int32()),
+            "stroke_glyph": pa.array(rows.stroke_glyph, pa.list_(pa.int32())),
+            "glyph_label": pa.array(rows.glyph_label, pa.list_(pa.string())),
+            "glyph_position": pa.array(rows.glyph_position, pa.list_(pa.int32())),
+            "agreement": pa.array(rows.agreement, pa.int8()),
+        },
+        metadata={"gryphone": json.dumps(facts)},
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")  # a reader never sees half a file
+    pq.write_table(
+        table,
+        part,
+        compression="zstd",
+        compression_level=15,
+        # The bytes of small signed numbers compress far better apart: high bytes are all 0 or 255.
+        use_dictionary=["source", "writer", "glyph_label.list.element"],
+        column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
+        data_page_size=8 << 20,
+        row_group_size=1 << 20,
+    )
+    part.replace(path)
+
+
+_SPLIT = ("dx", "dy", "stroke_points", "stroke_glyph", "glyph_position")
+
+
+def _list_array(parts: Sequence[NDArray[np.int32]], kind: Any) -> Any:
+    """An Arrow list array from numpy pieces, without a Python object per number."""
+    import pyarrow as pa
+
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    offsets[1:] = np.cumsum([len(part) for part in parts])
+    values = pa.array(np.concatenate(parts), kind)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)

@@ -1,0 +1,87 @@
+"""Fewer points for the same drawing: Ramer-Douglas-Peucker on many inks at once, then a fine grid.
+
+Ink is first scaled to the constant-area canvas, so that the tolerance means pixels of what the
+model sees. Every function works on flat arrays: points (N, 2), and the index of each stroke's
+first point.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How ink is stored: the canvas that defines a pixel, and the errors allowed in pixels."""
+
+    side: float = 384.0  # width times height is side²: the largest canvas that models draw on
+    max_aspect: float = 16.0  # flatter ink counts as this flat, as in gryphone.raster.Canvas
+    tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
+    grid: int = 8  # steps per pixel
+
+
+def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:
+    """Move each ink to the origin and scale it to constant area; `offsets` (n + 1,) bounds inks."""
+    starts, counts = offsets[:-1], np.diff(offsets)
+    low = np.minimum.reduceat(points, starts)
+    extent = np.maximum.reduceat(points, starts) - low  # (n, 2)
+    longest = np.maximum(extent.max(axis=1), 1e-12)
+    effective = np.maximum(extent, (longest / precision.max_aspect)[:, None])
+    scale = precision.side / np.sqrt(effective.prod(axis=1))
+    placed: Floats = (points - np.repeat(low, counts, 0)) * np.repeat(scale, counts)[:, None]
+    return placed
+
+
+def simplify(points: Floats, strokes: Ints, inks: Ints, tolerance: float) -> NDArray[np.bool_]:
+    """Which points to keep (N,): stroke ends, each ink's extremes, and all that bends further.
+
+    `strokes` and `inks` hold the index of each stroke's and each ink's first point. All segments
+    are split at once, level by level, so the loop runs as often as the deepest curve needs.
+    """
+    count = len(points)
+    keep = np.zeros(count, dtype=bool)
+    keep[strokes] = True
+    keep[np.append(strokes[1:], count) - 1] = True
+    keep |= _extremes(points, inks)
+    open_points = np.flatnonzero(~keep)  # candidates in segments that are not yet settled
+    while len(open_points):
+        kept = np.flatnonzero(keep)
+        after = np.searchsorted(kept, open_points)
+        distance = _distance(points, kept[after - 1], kept[after], open_points)
+        first = np.flatnonzero(np.diff(after, prepend=-1))  # first candidate of each segment
+        sizes = np.diff(np.append(first, len(after)))
+        farthest = np.maximum.reduceat(distance, first)
+        bends = np.repeat(farthest > tolerance, sizes)
+        at = np.flatnonzero(bends & (distance == np.repeat(farthest, sizes)))
+        at = at[np.diff(after[at], prepend=-1) > 0]  # one point per segment when several tie
+        keep[open_points[at]] = True
+        bends[at] = False
+        open_points = open_points[bends]
+    return keep
+
+
+def _extremes(points: Floats, inks: Ints) -> NDArray[np.bool_]:
+    """The points on each ink's bounding box: dropping one would change the ink's scale."""
+    sizes = np.diff(np.append(inks, len(points)))
+    low = np.repeat(np.minimum.reduceat(points, inks), sizes, 0)
+    high = np.repeat(np.maximum.reduceat(points, inks), sizes, 0)
+    touching = (points == low) | (points == high)
+    # A straight edge along the box touches it many times; its two ends are enough.
+    inner = np.zeros(len(points), dtype=bool)
+    inner[1:-1] = (touching[1:-1] & touching[:-2] & touching[2:]).any(axis=1)
+    result: NDArray[np.bool_] = touching.any(axis=1) & ~inner
+    return result
+
+
+def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+    """Distance of points p from the line segments a-b."""
+    start, chord, offset = points[a], points[b] - points[a], points[p] - points[a]
+    length2 = np.maximum((chord * chord).sum(axis=1), 1e-24)
+    along = np.clip((offset * chord).sum(axis=1) / length2, 0.0, 1.0)
+    rest = points[p] - start - along[:, None] * chord
+    result: Floats = np.sqrt((rest * rest).sum(axis=1))
+    return result

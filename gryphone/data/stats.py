@@ -1,0 +1,266 @@
+"""What a data set looks like in numbers: sizes, lengths, tokens, shapes, inked patches."""
+
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.data.packed import Packed, PackReport, read_packed, write_packed
+from gryphone.data.samples import Sample, Samples, Unreadable
+from gryphone.errors import DataError, GryphoneError
+from gryphone.latex.normalize import normalize
+from gryphone.tokens import sat_split
+
+Values = NDArray[np.float64]
+MEASURES = ("symbols", "tokens", "strokes", "points", "aspect", "patches")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts of a data set and one value per sample of each measure; NaN where there is none."""
+
+    sources: list[str]  # one per sample
+    measures: dict[str, Values]  # (n,) each, keys MEASURES
+    symbols: Counter[str]
+    modifiers: Counter[str]
+    distinct_labels: int
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+
+    def rows(self) -> Iterator[tuple[str, int, dict[str, dict[str, float]]]]:
+        """Name, count and summary of each source, and of all together when there are several."""
+        names = list(dict.fromkeys(self.sources))
+        owner = np.array(self.sources)
+        for name in names:
+            yield name, int((owner == name).sum()), self._summaries(owner == name)
+        if len(names) > 1:
+            yield "all", len(owner), self._summaries(np.ones(len(owner), dtype=bool))
+
+    def _summaries(self, chosen: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+        return {name: summary(values[chosen]) for name, values in self.measures.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON-ready values."""
+        return {
+            "count": len(self.sources),
+            "distinct_labels": self.distinct_labels,
+            "sources": {name: {"count": n, **s} for name, n, s in self.rows()},
+            "symbols": dict(self.symbols.most_common()),
+            "modifiers": dict(self.modifiers.most_common()),
+            "left_out": [{"name": name, "reason": reason} for name, reason in self.left_out],
+        }
+
+
+def summary(values: Values) -> dict[str, float]:
+    """Mean, median, 1st and 99th percentile and maximum of the numbers that are there."""
+    there = values[np.isfinite(values)]
+    if not len(there):
+        return {}
+    low, middle, high = np.percentile(there, [1, 50, 99])
+    figures = {"mean": there.mean(), "p1": low, "median": middle, "p99": high, "max": there.max()}
+    return {name: round(float(value), 3) for name, value in figures.items()}
+
+
+def packed_stats(
+    packed: Packed,
+    left_out: list[tuple[str, str]] | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Stats:
+    """Measure a packed store."""
+    sizes = _label_sizes(packed.labels)
+    begins = packed.offsets[:-1]
+    extent = np.maximum.reduceat(packed.points, begins)  # (n, 2): boxes start at 0
+    strokes = np.add.reduceat((~packed.pen).astype(np.int64), begins)
+    measures = {
+        "symbols": sizes.symbols,
+        "tokens": sizes.tokens,
+        "strokes": strokes.astype(np.float64),
+        "points": np.diff(packed.offsets).astype(np.float64),
+        "aspect": _aspect(extent[:, 0], extent[:, 1]),
+        "patches": inked_patches(packed, progress=progress).astype(np.float64),
+    }
+    return Stats(
+        packed.sources,
+        measures,
+        sizes.symbol_counts,
+        sizes.modifier_counts,
+        len(set(packed.labels)),
+        left_out or [],
+    )
+
+
+def dataset_stats(
+    samples: Samples, convention: str, progress: Callable[[int], None] = lambda done: None
+) -> Stats:
+    """Measure any data set: inks as they would be packed, images by label and shape."""
+    images: list[Sample] = []
+
+    def inks() -> Samples:
+        for sample in samples:
+            if isinstance(sample, Sample) and sample.image is not None:
+                images.append(sample)
+                progress(len(images))
+            else:
+                yield sample
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "packed.parquet"
+        report, packed = PackReport(), None
+        waiting = inks()
+        first = next(waiting, None)
+        if first is not None:
+            rest = _chain(first, waiting)
+            if images and isinstance(first, Unreadable):  # a folder of images: nothing to pack
+                report.unreadable = [(u.name, u.error) for u in rest if isinstance(u, Unreadable)]
+            else:
+                report = write_packed(rest, path, convention=convention, progress=progress)
+                packed = read_packed(path)
+    left_out = report.left_out()
+    if packed is not None:
+        return packed_stats(packed, left_out, progress)
+    return _image_stats(images, convention, left_out)
+
+
+def _chain(first: Sample | Unreadable, rest: Samples) -> Samples:
+    yield first
+    yield from rest
+
+
+def _image_stats(images: list[Sample], convention: str, left_out: list[tuple[str, str]]) -> Stats:
+    from PIL import Image
+
+    kept, labels, shapes = [], [], []
+    for sample in images:
+        try:
+            label = " ".join(normalize(sample.label or "", convention))
+            with Image.open(io.BytesIO(sample.image or b"")) as picture:
+                shapes.append(picture.size)
+        except (GryphoneError, OSError) as error:
+            left_out.append((sample.id, str(error)))
+            continue
+        kept.append(sample)
+        labels.append(label)
+    if not kept:
+        raise DataError(f"nothing to measure; {len(left_out)} samples were left out")
+    sizes = _label_sizes(labels)
+    extent = np.array(shapes, dtype=np.float64)
+    nothing = np.full(len(kept), np.nan)
+    measures = dict.fromkeys(MEASURES, nothing) | {
+        "symbols": sizes.symbols,
+        "tokens": sizes.tokens,
+        "aspect": _aspect(extent[:, 0], extent[:, 1]),
+    }
+    sources = [sample.source for sample in kept]
+    counts = (sizes.symbol_counts, sizes.modifier_counts)
+    return Stats(sources, measures, *counts, len(set(labels)), left_out)
+
+
+@dataclass(frozen=True)
+class _LabelSizes:
+    symbols: Values
+    tokens: Values
+    symbol_counts: Counter[str]
+    modifier_counts: Counter[str]
+
+
+def _label_sizes(labels: list[str]) -> _LabelSizes:
+    symbols, tokens = np.zeros(len(labels)), np.zeros(len(labels))
+    symbol_counts: Counter[str] = Counter()
+    modifier_counts: Counter[str] = Counter()
+    for index, label in enumerate(labels):
+        words = label.split()
+        pairs = sat_split(words)
+        symbols[index], tokens[index] = len(pairs), len(words)
+        symbol_counts.update(symbol for symbol, _ in pairs)
+        modifier_counts.update(modifier for _, modifier in pairs)
+    return _LabelSizes(symbols, tokens, symbol_counts, modifier_counts)
+
+
+def _aspect(width: NDArray[Any], height: NDArray[Any]) -> Values:
+    """Width over height, bounded where one of them is next to nothing."""
+    longest = np.maximum(np.maximum(width, height), 1e-9)
+    result: Values = np.maximum(width, longest / 100) / np.maximum(height, longest / 100)
+    return result.astype(np.float64)
+
+
+def inked_patches(
+    packed: Packed, block: int = 256, progress: Callable[[int], None] = lambda done: None
+) -> NDArray[np.int64]:
+    """How many 8x8 patches of the constant-area canvas hold ink, per sample (n,)."""
+    import torch
+
+    from gryphone.raster import Canvas, InkBatch, draw
+
+    canvas = Canvas(kind="area", side=224, patch=8)
+    counts = np.zeros(len(packed), dtype=np.int64)
+    for first in range(0, len(packed), block):
+        last = min(first + block, len(packed))
+        begin, end = packed.offsets[first], packed.offsets[last]
+        sizes = np.diff(packed.offsets[first : last + 1])
+        batch = InkBatch(
+            points=torch.from_numpy(packed.points[begin:end]),
+            pen=torch.from_numpy(packed.pen[begin:end]),
+            sample=torch.from_numpy(np.repeat(np.arange(last - first), sizes)),
+            glyph=torch.full((int(end - begin),), -1),
+            size=last - first,
+        )
+        pixels = draw(batch, canvas)
+        grid = pixels.shape // canvas.patch
+        cell = pixels.row // canvas.patch * grid[pixels.sample, 1] + pixels.column // canvas.patch
+        room = int(grid.prod(1).max())
+        inked = torch.zeros(batch.size, room, dtype=torch.bool)
+        inked[pixels.sample, cell] = True
+        counts[first:last] = inked.sum(1).numpy()
+        progress(last)
+    return counts
+
+
+def plot(stats: Stats, path: Path) -> None:
+    """Draw the distributions and the token frequencies to an image file."""
+    from gryphone.errors import need
+
+    need("matplotlib", "analysis")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 7), layout="constrained")
+    axes = figure.subplots(2, 3).flat
+    titles = {
+        "symbols": "symbols per label",
+        "tokens": "LaTeX tokens per label",
+        "strokes": "strokes",
+        "aspect": "width / height",
+        "patches": "inked 8×8 patches",
+    }
+    names = list(dict.fromkeys(stats.sources))
+    owner = np.array(stats.sources)
+    for axis, (key, title) in zip(axes, titles.items(), strict=False):
+        values = stats.measures[key]
+        there = values[np.isfinite(values)]
+        axis.set_title(title)
+        if not len(there):
+            continue
+        wide = key == "aspect"
+        # Whole numbers get bins of whole width, or the bars would beat against them.
+        top = float(np.percentile(there, 99.5))
+        step = max(1, round(top / 40))
+        bins = np.arange(0, top + step, step) - 0.5
+        if wide:
+            bins = np.geomspace(there.min(), there.max() + 1e-6, 50)
+        for name in names:
+            chosen = values[owner == name]
+            axis.hist(chosen[np.isfinite(chosen)], bins=bins, histtype="step", label=name)
+        if wide:
+            axis.set_xscale("log")
+    figure.axes[0].legend(fontsize=8)
+    frequencies = [count for _, count in stats.symbols.most_common()]
+    figure.axes[5].loglog(range(1, len(frequencies) + 1), frequencies, ".-")
+    figure.axes[5].set_title(f"frequency of the {len(frequencies)} symbols by rank")
+    try:
+        figure.savefig(path, dpi=110)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot write the plot: {error}") from error

@@ -1,0 +1,189 @@
+"""Training samples on the device: whole data sets as flat tensors, batches by index alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gryphone.data.packed import Packed, read_packed, write_packed
+from gryphone.data.samples import read_dataset
+from gryphone.errors import DataError, TokenError
+from gryphone.ragged import ranges, select
+from gryphone.raster import InkBatch
+from gryphone.tokens import PAD_ID, Tokenizer
+
+UNKNOWN = -1  # a glyph's token, or one stream of it, that nobody labelled
+
+
+def load_packed(path: Path, convention: str) -> Packed:
+    """Read a packed store, or pack any other data set (a user's folder) on the way."""
+    if path.suffix == ".parquet":
+        packed = read_packed(path)
+        if packed.convention != convention:
+            raise DataError(
+                f"{path} was packed with convention {packed.convention!r}, this run wants "
+                f"{convention!r}; run `gryphone data pack --convention {convention}` again"
+            )
+        return packed
+    if not path.exists():
+        raise DataError(f"{path} does not exist; give a packed store, a folder or an archive")
+    with tempfile.TemporaryDirectory() as folder:
+        packed_path = Path(folder) / "packed.parquet"
+        report = write_packed(read_dataset(path), packed_path, convention=convention)
+        left_out = [
+            *report.unreadable,
+            *report.bad_labels,
+            *((x, "has no label") for x in report.unlabelled),
+        ]
+        if left_out:
+            name, why = left_out[0]
+            raise DataError(
+                f"{path}: {len(left_out)} samples cannot be trained on, the first is {name}: {why}; "
+                "mend or remove them, or make a store with `gryphone data pack`, which lists them"
+            )
+        return read_packed(packed_path)
+
+
+@dataclass(frozen=True)
+class TrainingBatch:
+    """Inks with their labels; `ink.glyph` is a row of `glyph_tokens`."""
+
+    ink: InkBatch
+    tokens: Tensor  # (T, S) int64, the labels one behind the other
+    lengths: Tensor  # (B,) int64, tokens of each label
+    glyph_tokens: Tensor  # (G, S) int64, the token each glyph was written for, or UNKNOWN
+
+
+@dataclass(frozen=True)
+class InkStore:
+    """A packed data set as tensors on one device."""
+
+    ids: list[str]
+    labels: list[str]
+    points: Tensor  # (N, 2) float32
+    pen: Tensor  # (N,) bool
+    glyph: Tensor  # (N,) int64, global glyph index or -1
+    offsets: Tensor  # (n + 1,) int64 into points
+    tokens: Tensor  # (T, S) int64
+    token_offsets: Tensor  # (n + 1,) int64 into tokens
+    glyph_tokens: Tensor  # (G, S) int64
+    glyph_offsets: Tensor  # (n + 1,) int64
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def of(
+        cls, packed: Packed, tokenizer: Tokenizer, longest: int, device: torch.device
+    ) -> InkStore:
+        """Encode the labels and move everything to the device.
+
+        A label that the vocabulary or the canvas cannot hold is an error: nothing is dropped.
+        """
+        encoded = []
+        for name, label in zip(packed.ids, packed.labels, strict=True):
+            try:
+                ids = tokenizer.encode(label.split(" "))
+            except TokenError as error:
+                raise DataError(f"label of {name}: {error}") from error
+            if len(ids) >= longest:
+                raise DataError(
+                    f"label of {name} has {len(ids)} tokens, the model's canvas holds "
+                    f"{longest - 1}; raise model.length or remove the sample"
+                )
+            encoded.append(ids)
+        flat = np.concatenate(encoded).astype(np.int64)
+        token_offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded])])
+        glyph_tokens = _glyph_tokens(packed, tokenizer, flat, token_offsets)
+
+        def put(x: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(x)).to(device)
+
+        return cls(
+            ids=packed.ids,
+            labels=packed.labels,
+            points=put(packed.points.astype(np.float32)),
+            pen=put(packed.pen),
+            glyph=put(packed.glyph.astype(np.int64)),
+            offsets=put(packed.offsets),
+            tokens=put(flat),
+            token_offsets=put(token_offsets),
+            glyph_tokens=put(glyph_tokens),
+            glyph_offsets=put(packed.glyph_offsets),
+        )
+
+    def batch(self, index: Tensor) -> TrainingBatch:
+        """The samples `index` (B,), gathered without a loop."""
+        rows, sample, _ = select(self.offsets, index)
+        glyph_rows, _, glyph_counts = select(self.glyph_offsets, index)
+        token_rows, _, lengths = select(self.token_offsets, index)
+        # Global glyph indices become rows of this batch's glyph_tokens.
+        shift = (glyph_counts.cumsum(0) - glyph_counts) - self.glyph_offsets[index]
+        glyph = self.glyph[rows]
+        glyph = torch.where(glyph >= 0, glyph + shift[sample], -1)
+        ink = InkBatch(self.points[rows], self.pen[rows], sample, glyph, len(index))
+        return TrainingBatch(ink, self.tokens[token_rows], lengths, self.glyph_tokens[glyph_rows])
+
+
+def _glyph_tokens(
+    packed: Packed, tokenizer: Tokenizer, tokens: np.ndarray, token_offsets: np.ndarray
+) -> np.ndarray:
+    """Each glyph's token (G, S): from its place in the label, else its symbol alone, else UNKNOWN."""
+    symbols = tokenizer.vocabularies[0]
+    by_name = {t: i for i, t in enumerate(symbols.tokens)}
+    out = np.full((len(packed.glyph_labels), tokens.shape[1]), UNKNOWN, dtype=np.int64)
+    out[:, 0] = [by_name.get(label, UNKNOWN) for label in packed.glyph_labels]
+    if tokenizer.scheme == "sat":
+        owner = np.repeat(np.arange(len(packed.ids)), np.diff(packed.glyph_offsets))
+        known = np.flatnonzero(packed.glyph_positions >= 0)
+        out[known] = tokens[token_offsets[owner[known]] + packed.glyph_positions[known]]
+    return out
+
+
+def concatenate(batches: Sequence[TrainingBatch]) -> TrainingBatch:
+    """Several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    samples, glyphs, sample, glyph = 0, 0, [], []
+    for b in batches:
+        sample.append(b.ink.sample + samples)
+        glyph.append(torch.where(b.ink.glyph >= 0, b.ink.glyph + glyphs, -1))
+        samples += b.ink.size
+        glyphs += len(b.glyph_tokens)
+    ink = InkBatch(
+        torch.cat([b.ink.points for b in batches]),
+        torch.cat([b.ink.pen for b in batches]),
+        torch.cat(sample),
+        torch.cat(glyph),
+        samples,
+    )
+    return TrainingBatch(
+        ink,
+        torch.cat([b.tokens for b in batches]),
+        torch.cat([b.lengths for b in batches]),
+        torch.cat([b.glyph_tokens for b in batches]),
+    )
+
+
+def canvases(
+    batch: TrainingBatch, lengths: Tensor, views: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Lay labels on canvases of the given lengths (B,), padded, `views` canvases per sample.
+
+    Returns truth (N, S), index (N,) place in the canvas, canvas (N,) in 0..B*views-1 and the
+    canvas lengths (B*views,). All views of sample 0 come first, then those of sample 1, ...
+    """
+    repeated = lengths.repeat_interleave(views)
+    canvas, place = ranges(repeated)
+    sample = canvas // views
+    begin = batch.lengths.cumsum(0) - batch.lengths
+    real = place < batch.lengths[sample]
+    rows = torch.where(real, begin[sample] + place, 0)
+    truth = torch.where(real[:, None], batch.tokens[rows], PAD_ID)
+    return truth, place, canvas, repeated

@@ -1,0 +1,214 @@
+"""The reverse process: from an all-masked canvas to tokens, step by step.
+
+Framework-free: the loop works on numpy token ids and a `predict` callable, so that PyTorch, ONNX
+Runtime and a test double share it. Random draws depend on the seed and the sample's key alone,
+and every sample has a canvas of its own, so batch size and order never change an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gryphone.errors import ConfigError
+
+# (tokens (B, L, S), lengths (B,) of the canvases, samples (B,)) -> log-probs [(B, L, V) per stream]
+Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]
+
+CANVASES = (16, 24, 32, 48, 64, 96, 128)
+
+
+def canvas_for(length: int, longest: int) -> int:
+    """The smallest canvas that holds `length` tokens and a closing PAD."""
+    return next((c for c in CANVASES if length < c <= longest), longest)
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How to decode.
+
+    steps: refinement steps T. method: "diffusion" (random remasking, Algorithm 2 of the paper) or
+    "mask-predict" (remask the least confident). length: the longest canvas. start: the first
+    canvas, widened until PAD closes the answer; `length` switches cropping off. settle: stop a
+    sample whose prediction did not change for that many steps (0: never).
+    """
+
+    steps: int = 10
+    method: str = "diffusion"
+    seed: int = 0
+    length: int = 150
+    start: int = 48
+    settle: int = 0
+    record: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ConfigError(f"steps is {self.steps}; it must be 1 or more")
+        if self.method not in ("diffusion", "mask-predict"):
+            raise ConfigError(
+                f"method {self.method!r} is unknown; use 'diffusion' or 'mask-predict'"
+            )
+        if not 1 <= self.start <= self.length:
+            raise ConfigError(
+                f"start is {self.start}; it must be between 1 and length={self.length}"
+            )
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids."""
+
+    ids: np.ndarray
+    log_probs: np.ndarray
+    steps: int
+    trajectory: tuple[np.ndarray, ...] = ()
+
+
+def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
+    """The uniform numbers (steps, length) that decide what one sample remasks."""
+    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, key % 2**64]))
+    return generator.random((steps, length))
+
+
+def decode(
+    predict: Predict,
+    keys: np.ndarray,
+    options: DecodeOptions,
+    *,
+    streams: int,
+    mask_id: int,
+    pad_id: int,
+) -> list[Decoded]:
+    """Refine one canvas per sample from all-masked to its answer; `keys` (B,) name the samples."""
+    state = _State(predict, keys, options, streams, mask_id, pad_id)
+    state.open_canvases()
+    for t in range(options.steps, 1, -1):
+        if not len(state.active):
+            break
+        state.remask(t - 1)
+        state.refine()
+    return state.results()
+
+
+class _State:
+    """The canvases of one batch while they are refined."""
+
+    def __init__(
+        self,
+        predict: Predict,
+        keys: np.ndarray,
+        options: DecodeOptions,
+        streams: int,
+        mask_id: int,
+        pad_id: int,
+    ) -> None:
+        size, o = len(keys), options
+        self.predict, self.options, self.mask_id, self.pad_id = predict, options, mask_id, pad_id
+        self.uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in keys])
+        self.canvas = np.full((size, o.length, streams), mask_id, dtype=np.int64)  # what is fed
+        self.ids = np.full_like(self.canvas, pad_id)  # what was predicted
+        self.log_probs = np.zeros(self.canvas.shape, dtype=np.float32)
+        self.lengths = np.full(size, o.start)
+        self.steps = np.zeros(size, dtype=np.int64)
+        self.unchanged = np.zeros(size, dtype=np.int64)
+        self.active = np.arange(size)
+        self.history: list[list[np.ndarray]] = [[] for _ in range(size)]
+
+    def open_canvases(self) -> None:
+        """First prediction; widen canvases that PAD does not close, then crop them to the need."""
+        options, todo = self.options, self.active
+        while len(todo):
+            self._predict(todo)
+            open_ends = self._last(todo) != self.pad_id
+            widen = todo[open_ends & (self.lengths[todo] < options.length)]
+            self.lengths[widen] = np.minimum(self.lengths[widen] * 2, options.length)
+            todo = widen
+        if options.start < options.length:
+            for b in self.active:
+                self.lengths[b] = min(
+                    self.lengths[b], canvas_for(self._count(b) + 2, options.length)
+                )
+        self._finish_step(self.active)
+
+    def remask(self, t: int) -> None:
+        """Build the next input: keep predictions, mask some of them again."""
+        active, share = self.active, t / self.options.steps
+        if self.options.method == "diffusion":
+            masked = self.uniform[active, t] < share  # (A, L)
+        else:
+            masked = np.zeros((len(active), self.options.length), dtype=bool)
+            for row, b in enumerate(active):
+                n = self.lengths[b]
+                worst = np.argsort(self.log_probs[b, :n].sum(-1), kind="stable")
+                masked[row, worst[: int(n * share)]] = True
+        self.canvas[active] = np.where(masked[..., None], self.mask_id, self.ids[active])
+
+    def refine(self) -> None:
+        """Predict all positions of the active samples; mask-predict keeps the unmasked ones."""
+        active = self.active
+        before, before_log = self.ids[active].copy(), self.log_probs[active].copy()
+        self._predict(active)
+        if self.options.method == "mask-predict":
+            kept = self.canvas[active] != self.mask_id
+            self.ids[active] = np.where(kept, before, self.ids[active])
+            self.log_probs[active] = np.where(kept, before_log, self.log_probs[active])
+        same = (self.ids[active] == before).all((1, 2))
+        self.unchanged[active] = np.where(same, self.unchanged[active] + 1, 0)
+        open_ends = (self._last(active) != self.pad_id) & (
+            self.lengths[active] < self.options.length
+        )
+        for b in active[open_ends]:
+            wider = canvas_for(int(self.lengths[b]), self.options.length)
+            self.ids[b, self.lengths[b] : wider] = self.mask_id
+            self.lengths[b] = wider
+        self._finish_step(active)
+        if self.options.settle:
+            self.active = active[(self.unchanged[active] < self.options.settle) | open_ends]
+
+    def results(self) -> list[Decoded]:
+        """Answers cut at the first PAD; a position never predicted (a late widening) ends it too."""
+        out = []
+        for b in range(len(self.ids)):
+            n = self._count(b)
+            out.append(
+                Decoded(
+                    self.ids[b, :n].copy(),
+                    self.log_probs[b, :n].copy(),
+                    int(self.steps[b]),
+                    tuple(self.history[b]),
+                )
+            )
+        return out
+
+    def _predict(self, samples: np.ndarray) -> None:
+        """Fill ids and log-probs of the given samples with the most probable tokens."""
+        longest = int(self.lengths[samples].max())
+        streams = self.predict(self.canvas[samples, :longest], self.lengths[samples], samples)
+        inside = np.arange(longest) < self.lengths[samples, None]  # (A, longest)
+        for s, log_probs in enumerate(streams):
+            log_probs = log_probs.copy()
+            log_probs[..., self.mask_id] = -np.inf  # MASK is an input, never an answer
+            best = log_probs.argmax(-1)
+            value = np.take_along_axis(log_probs, best[..., None], -1)[..., 0]
+            self.ids[samples, :longest, s] = np.where(inside, best, self.pad_id)
+            self.log_probs[samples, :longest, s] = np.where(inside, value, 0)
+        self.ids[samples, longest:] = self.pad_id
+
+    def _finish_step(self, samples: np.ndarray) -> None:
+        self.steps[samples] += 1
+        if self.options.record:
+            for b in samples:
+                self.history[b].append(self.ids[b, : self.lengths[b]].copy())
+
+    def _last(self, samples: np.ndarray) -> np.ndarray:
+        """The symbol in the last place of each canvas."""
+        last: np.ndarray = self.ids[samples, self.lengths[samples] - 1, 0]
+        return last
+
+    def _count(self, b: int) -> int:
+        """Tokens before the first PAD or never predicted place."""
+        symbols = self.ids[b, : self.lengths[b], 0]
+        ends = np.flatnonzero((symbols == self.pad_id) | (symbols == self.mask_id))
+        return int(ends[0]) if len(ends) else len(symbols)

@@ -1,0 +1,1 @@
+"""LaTeX: lexer, tree, named spellings, validity and MathML."""

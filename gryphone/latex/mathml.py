@@ -1,0 +1,44 @@
+"""LaTeX to MathML, by latex2mathml."""
+
+from gryphone.errors import LatexError, need
+from gryphone.latex.tree import words
+from gryphone.latex.validity import check
+
+_ELEMENTS = words(
+    """math semantics annotation mrow mi mn mo ms mtext mspace mfrac msqrt mroot msub msup msubsup
+    munder mover munderover mmultiscripts mprescripts mtable mtr mtd mstyle mpadded mphantom
+    menclose merror"""
+)
+
+
+def to_mathml(latex: str) -> str:
+    """Presentation MathML of a formula; a LatexError says why there is none."""
+    need("latex2mathml", "dev")
+    check(latex)
+    from latex2mathml.converter import convert
+
+    try:
+        markup = str(convert(latex))
+    except Exception as error:  # the library raises a dozen unrelated classes
+        name = type(error).__name__
+        raise LatexError(f"{latex!r} has no MathML ({name}: {error}); simplify it") from error
+    _inspect(latex, markup)
+    return markup
+
+
+def _inspect(latex: str, markup: str) -> None:
+    """Refuse markup that a page must not run: the library copies `\\text{<script>}` as it is."""
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        root = fromstring(markup)
+    except Exception as error:
+        raise LatexError(f"{latex!r} does not make well-formed MathML; remove markup") from error
+    for element in root.iter():
+        name = str(element.tag).rpartition("}")[2]
+        if name not in _ELEMENTS:
+            raise LatexError(f"{latex!r} would put <{name}> into MathML; remove the markup")
+        for key in element.attrib:
+            attribute = str(key).rpartition("}")[2].lower()
+            if attribute.startswith("on") or attribute in ("href", "src", "action", "style"):
+                raise LatexError(f"{latex!r} would set {attribute} in MathML; remove it")

@@ -1,0 +1,376 @@
+"""The networks: a vision Transformer over patches and a bidirectional decoder over tokens.
+
+Nothing is padded. Sequences of a batch lie one behind the other in one long tensor, and a
+`Packing` says where each begins. No loss, no tokenizer, no configuration object is known here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gryphone.raster import Patches
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the sequences of a packed tensor begin: sequence b is rows offsets[b]:offsets[b+1]."""
+
+    offsets: Tensor  # (B + 1,) int32
+    longest: int  # at least the longest sequence's length
+    uniform: bool = False  # every sequence has exactly `longest` rows
+
+    @classmethod
+    def of(cls, lengths: Tensor, longest: int | None = None) -> Packing:
+        """Packing for the given lengths (B,); without `longest` it is read back from the device."""
+        offsets = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        if longest is None:
+            # Rounded up, so that a compiled graph meets few distinct values.
+            longest = 32 * math.ceil(int(lengths.max()) / 32) if len(lengths) else 0
+        return cls(offsets, longest)
+
+    @classmethod
+    def equal(cls, count: int, length: int, device: torch.device) -> Packing:
+        """`count` sequences of one length."""
+        offsets = torch.arange(count + 1, dtype=torch.int32, device=device) * length
+        return cls(offsets, length, uniform=True)
+
+    def pad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(T, ...) to (B, longest, ...) and the mask (B, longest) of real rows."""
+        begin, end = self.offsets[:-1, None].long(), self.offsets[1:, None].long()
+        rows = begin + torch.arange(self.longest, device=x.device)
+        real = rows < end
+        return x[rows.clamp_max(len(x) - 1)], real
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, rows: Packing, columns: Packing, dropout: float
+) -> Tensor:
+    """Attention within each packed sequence; q (Tq, H, D), k and v (Tk, H, D) -> (Tq, H, D)."""
+    if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
+        from torch.nn.attention.varlen import varlen_attn
+
+        out: Tensor = varlen_attn(
+            q, k, v, rows.offsets, columns.offsets, rows.longest, columns.longest
+        )
+        return out
+    if rows.uniform and columns.uniform:
+        shaped = [
+            x.unflatten(0, (-1, p.longest)) for x, p in ((q, rows), (k, columns), (v, columns))
+        ]
+        q, k, v = (x.transpose(1, 2) for x in shaped)
+        return (
+            F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).flatten(0, 1)
+        )
+    q, real = rows.pad(q)
+    (k, mask), (v, _) = columns.pad(k), columns.pad(v)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], dropout_p=dropout)
+    return out.transpose(1, 2)[real]
+
+
+def rotary(position: Tensor, dim: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
+    """Cosine and sine (P, 1, dim) of 2-D rotary positions: half of the pairs turn with each axis."""
+    rates = base ** -(torch.arange(0, dim // 2, 2, device=position.device) / (dim // 2))
+    angle = (position[:, :, None].float() * rates).flatten(1)  # (P, dim / 2)
+    angle = torch.cat([angle, angle], 1)[:, None]
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    """Apply rotary positions to queries or keys (P, H, D)."""
+    a, b = x.chunk(2, -1)
+    return (x * turn[0] + torch.cat([-b, a], -1) * turn[1]).to(x.dtype)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of packed sequences on themselves."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(
+        self, x: Tensor, rows: Packing, turn: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(1, (3, self.heads, -1)).unbind(1)
+        if turn is not None:
+            q, k = rotate(q, turn), rotate(k, turn)
+        dropout = self.dropout if self.training else 0.0
+        out: Tensor = self.proj(attend(q, k, v, rows, rows, dropout).flatten(1))
+        return out
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of tokens on remembered patches."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
+        self.proj = nn.Linear(width, width)
+
+    def remember(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (P, H, D) of the encoder's output, computed once per image."""
+        k, v = self.kv(features).unflatten(1, (2, self.heads, -1)).unbind(1)
+        return k, v
+
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], rows: Packing, columns: Packing
+    ) -> Tensor:
+        q = self.q(x).unflatten(1, (self.heads, -1))
+        dropout = self.dropout if self.training else 0.0
+        out: Tensor = self.proj(attend(q, *memory, rows, columns, dropout).flatten(1))
+        return out
+
+
+class Mlp(nn.Module):
+    """Two layers with GELU."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(width, hidden)
+        self.fc2 = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+        return out
+
+
+class EncoderBlock(nn.Module):
+    """Pre-norm Transformer block; its names are those of the public DINO checkpoints."""
+
+    def __init__(self, width: int, heads: int, attention_dropout: float, dropout: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = SelfAttention(width, heads, attention_dropout)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = Mlp(width, 4 * width)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, rows: Packing, turn: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        x = x + self.drop(self.attn(self.norm1(x), rows, turn))
+        out: Tensor = x + self.drop(self.mlp(self.norm2(x)))
+        return out
+
+
+class DecoderBlock(nn.Module):
+    """Pre-norm block: tokens attend to each other in both directions, then to the patches."""
+
+    def __init__(self, width: int, heads: int, attention_dropout: float, dropout: float) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = SelfAttention(width, heads, attention_dropout)
+        self.norm2 = nn.LayerNorm(width)
+        self.cross = CrossAttention(width, heads, attention_dropout)
+        self.norm3 = nn.LayerNorm(width)
+        self.mlp = Mlp(width, 4 * width)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: tuple[Tensor, Tensor],
+        own: Packing,
+        rows: Packing,
+        columns: Packing,
+    ) -> Tensor:
+        x = x + self.drop(self.attn(self.norm1(x), own))
+        x = x + self.drop(self.cross(self.norm2(x), memory, rows, columns))
+        out: Tensor = x + self.drop(self.mlp(self.norm3(x)))
+        return out
+
+
+class InkEncoder(nn.Module):
+    """ViT on inked patches only: any canvas shape, 2-D rotary and absolute positions."""
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        width: int,
+        depth: int,
+        heads: int,
+        attention_dropout: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.head_dim = width // heads
+        # A patch sees its surroundings, so a small network stands for the convolutional stem.
+        self.stem = nn.Sequential(
+            nn.Linear(window**2, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+        self.place = nn.Linear(64, width)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, patches: Patches) -> tuple[Tensor, Packing]:
+        """Features (P, width) of the patches, and how they are packed."""
+        lengths = patches.offsets.diff()
+        rows = Packing.of(lengths)
+        shape = torch.repeat_interleave(patches.shape, lengths, 0, output_size=len(patches.pixels))
+        dtype = self.place.weight.dtype
+        # 0/1 pixels are centred, so that blank surroundings do not drown the few inked pixels.
+        x = self.stem((patches.pixels.to(dtype) - 0.1) * 2)
+        x = x + self.place(_waves(patches.position, shape).to(dtype))
+        turn = rotary(patches.position, self.head_dim)
+        for block in self.blocks:
+            x = block(x, rows, turn)
+        return self.norm(x), rows
+
+
+def _waves(position: Tensor, shape: Tensor) -> Tensor:
+    """Fourier features (P, 64) of absolute patch positions and of positions relative to the grid."""
+    rates = 2.0 ** torch.arange(8, device=position.device)
+    absolute = position[:, :, None] / 256 * rates
+    relative = ((position + 0.5) / shape)[:, :, None] / 4 * rates
+    angle = (2 * math.pi * torch.cat([absolute, relative], 1)).flatten(1)
+    return torch.cat([angle.sin(), angle.cos()], 1)
+
+
+class DenseEncoder(nn.Module):
+    """The paper's encoder: DINO ViT on every patch of a square image, with a class token."""
+
+    MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what DINO was trained with
+
+    def __init__(
+        self,
+        *,
+        grid: int,
+        patch: int,
+        width: int,
+        depth: int,
+        heads: int,
+        attention_dropout: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.patch_embed = nn.Linear(3 * patch**2, width)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.randn(1, grid**2 + 1, width) * 0.02)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, patches: Patches) -> tuple[Tensor, Packing]:
+        """Features of the class token and all patches; `patches` must be dense."""
+        size, length = len(patches.shape), self.pos_embed.shape[1]
+        paper = 1 - patches.pixels.to(self.pos_embed.dtype)  # black ink on white
+        channels = [(paper - m) / s for m, s in zip(self.MEAN, self.STD, strict=True)]
+        x = self.patch_embed(torch.cat(channels, 1)).unflatten(0, (size, length - 1))
+        x = torch.cat([self.cls_token.expand(size, -1, -1), x], 1) + self.pos_embed
+        rows = Packing.equal(size, length, x.device)
+        x = x.flatten(0, 1)
+        for block in self.blocks:
+            x = block(x, rows)
+        return self.norm(x), rows
+
+    def load_dino(self, state: dict[str, Tensor]) -> None:
+        """Take over a public DINO ViT state dict (patch embedding, positions, blocks, norm)."""
+        state = {k: v for k, v in state.items() if not k.startswith("head.")}
+        weight = state.pop("patch_embed.proj.weight")
+        state["patch_embed.weight"] = weight.flatten(1)
+        state["patch_embed.bias"] = state.pop("patch_embed.proj.bias")
+        self.load_state_dict(state)
+
+
+class Decoder(nn.Module):
+    """Bidirectional Transformer over a canvas of tokens; one head for each token stream."""
+
+    def __init__(
+        self,
+        *,
+        vocabularies: tuple[int, ...],
+        length: int,
+        width: int,
+        depth: int,
+        heads: int,
+        attention_dropout: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.embed = nn.ModuleList(nn.Embedding(size, width) for size in vocabularies)
+        self.position = nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(
+            DecoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.heads = nn.ModuleList(nn.Linear(width, size) for size in vocabularies)
+        for table in (*self.embed, self.position):
+            nn.init.normal_(table.weight, std=0.02)
+
+    def forward(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> list[Tensor]:
+        x = self.position(index)
+        for stream, table in enumerate(self.embed):
+            x = x + table(tokens[:, stream])
+        x = x.to(memory.keys_values[0][0].dtype)
+        views = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
+        # All canvases of one image form one sequence of queries: its patches are read once.
+        rows = Packing(own.offsets[::views].contiguous(), own.longest * views, own.uniform)
+        for block, remembered in zip(self.blocks, memory.keys_values, strict=True):
+            x = block(x, remembered, own, rows, memory.rows)
+        x = self.norm(x)
+        return [head(x) for head in self.heads]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder saw, ready for any number of decoding steps."""
+
+    features: Tensor  # (P, width)
+    rows: Packing
+    keys_values: list[tuple[Tensor, Tensor]]  # per decoder block, (P, H, D) each
+
+
+class GryphOne(nn.Module):
+    """Encoder and decoder. Encode once, refine many times."""
+
+    def __init__(
+        self, encoder: nn.Module, decoder: Decoder, width: int, aux: tuple[int, ...]
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        # Auxiliary heads on patches alone: which token's ink is here.
+        self.patch_heads = nn.ModuleList(nn.Linear(width, size) for size in aux)
+
+    def encode(self, patches: Patches) -> Memory:
+        """Look at a batch of images."""
+        features, rows = self.encoder(patches)
+        keys_values = [block.cross.remember(features) for block in self.decoder.blocks]
+        return Memory(features, rows, keys_values)
+
+    def decode(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> list[Tensor]:
+        """Logits [(N, V) per stream] for packed canvases.
+
+        tokens (N, S), index (N,) position in the canvas; `own` packs the canvases. Several
+        canvases per image (all of image 0's, then all of image 1's, ...) share its memory.
+        """
+        logits: list[Tensor] = self.decoder(tokens, index, memory, own)
+        return logits
+
+    def forward(
+        self, patches: Patches, tokens: Tensor, index: Tensor, own: Packing
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Token logits and patch logits: one training pass."""
+        memory = self.encode(patches)
+        return self.decode(tokens, index, memory, own), [
+            h(memory.features) for h in self.patch_heads
+        ]
+
+    def compile_blocks(self) -> None:
+        """Compile each block on its own: one short compilation serves all layers of a kind."""
+        for block in (*self.encoder.blocks, *self.decoder.blocks):  # type: ignore[misc]
+            block.compile(dynamic=True)

@@ -1,0 +1,398 @@
+"""Ink to pixels to patches: the one preprocessing path of training, evaluation and recognition.
+
+Strokes are drawn one pixel wide by a digital differential analyser, either on the paper's square
+canvas or on a canvas of constant area, of which only the inked patches are kept. Everything is
+batched: no Python loop over samples, the same code on the CPU and on a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gryphone.errors import ConfigError, InkError
+
+
+QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
+LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
+
+
+@dataclass(frozen=True)
+class InkBatch:
+    """Many inks as flat tensors; points of one sample are contiguous, samples in order."""
+
+    points: Tensor  # (N, 2) float32, x right, y down
+    pen: Tensor  # (N,) bool, True when ink joins the point to the one before it
+    sample: Tensor  # (N,) int64, ascending, every value of 0..size-1 present
+    glyph: Tensor  # (N,) int64, index of the symbol the point belongs to, -1 when unknown
+    size: int
+
+    def to(self, device: torch.device | str) -> InkBatch:
+        """The same inks on another device."""
+        return InkBatch(
+            self.points.to(device),
+            self.pen.to(device),
+            self.sample.to(device),
+            self.glyph.to(device),
+            self.size,
+        )
+
+    @classmethod
+    def from_strokes(cls, inks: Sequence[Sequence[np.ndarray]]) -> InkBatch:
+        """Batch inks given as lists of (n, 2) strokes."""
+        for i, strokes in enumerate(inks):
+            if not any(len(s) for s in strokes):
+                raise InkError(f"ink {i} of the batch has no points; give at least one stroke")
+        strokes = [s for ink in inks for s in ink if len(s)]
+        owners = [i for i, ink in enumerate(inks) for s in ink if len(s)]
+        lengths = np.array([len(s) for s in strokes])
+        pen = np.ones(lengths.sum(), dtype=bool)
+        pen[np.cumsum(lengths) - lengths] = False
+        return cls(
+            points=torch.from_numpy(np.concatenate(strokes).astype(np.float32)),
+            pen=torch.from_numpy(pen),
+            sample=torch.from_numpy(np.repeat(owners, lengths)),
+            glyph=torch.full((len(pen),), -1, dtype=torch.int64),
+            size=len(inks),
+        )
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """How ink is scaled before it is drawn.
+
+    `square`: the longer side fills `side` pixels, centred (the paper). `area`: width times height
+    is side², whatever the shape. `stroke`: a typical stroke is `stroke` pixels long, so that symbols
+    have one size in short and long formulas; the area never exceeds side². The last two limit the
+    aspect ratio to `max_aspect`: beyond it, the longer side decides.
+    """
+
+    kind: str = "stroke"
+    side: int = 384
+    patch: int = 8
+    window: int = 16  # receptive field of one patch, in pixels: patch or twice the patch
+    max_aspect: float = 16.0
+    stroke: float = 36.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("square", "area", "stroke"):
+            raise ConfigError(f"canvas kind {self.kind!r} is unknown; use square, area or stroke")
+        if self.side % self.patch or self.window not in (self.patch, 2 * self.patch):
+            raise ConfigError(
+                f"canvas side {self.side} must be a multiple of the patch {self.patch}, and the "
+                f"window {self.window} the patch or twice the patch"
+            )
+
+    def slots(self, area_factor: float = 1.0) -> int:
+        """The most patches a canvas can have when its area is scaled by `area_factor`."""
+        side = self.side * math.sqrt(area_factor if self.kind != "stroke" else 1) / self.patch
+        if self.kind == "square":
+            return math.ceil(side) ** 2
+        longest = side * math.sqrt(self.max_aspect)
+        return math.ceil(side * side + 2 * longest + 4)
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """The inked pixels of a batch, one row each; a pixel may occur more than once."""
+
+    sample: Tensor  # (M,) int64
+    row: Tensor  # (M,) int64
+    column: Tensor  # (M,) int64
+    glyph: Tensor  # (M,) int64
+    shape: Tensor  # (B, 2) int64, height and width of each canvas in pixels, multiples of the patch
+    size: int
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Inked patches of a batch, packed: sample b owns rows offsets[b]:offsets[b+1]."""
+
+    pixels: Tensor  # (P, window²) uint8, the patch with its surroundings
+    position: Tensor  # (P, 2) int64, row and column in the patch grid
+    shape: Tensor  # (B, 2) int64, rows and columns of each grid
+    offsets: Tensor  # (B + 1,) int32
+    glyph: Tensor  # (P,) int64, one symbol that has ink in the patch, -1 when unknown
+
+
+def bounds(batch: InkBatch) -> tuple[Tensor, Tensor]:
+    """Lowest and highest coordinates of each sample, (B, 2) both."""
+    index = batch.sample[:, None].expand(-1, 2)
+    low = batch.points.new_full((batch.size, 2), math.inf)
+    high = batch.points.new_full((batch.size, 2), -math.inf)
+    low.scatter_reduce_(0, index, batch.points, "amin")
+    high.scatter_reduce_(0, index, batch.points, "amax")
+    return low, high
+
+
+def typical_stroke(batch: InkBatch) -> Tensor:
+    """The 60 % quantile of each sample's stroke sizes (longer side of the box), (B,).
+
+    Measured on CROHME, symbols scaled by it vary half as much in size (the logarithm's deviation
+    is 0.22) as symbols on a canvas of constant area (0.53 to 0.67).
+    """
+    starts = ~batch.pen
+    owner = batch.sample[starts]  # (strokes,)
+    low, high = bounds(replace(batch, sample=starts.cumsum(0) - 1, size=len(owner)))
+    size = (high - low).amax(1)
+    # One sort for all samples: the sample number, then the size scaled to less than one.
+    order = (owner + size.double() / (2 * size.amax().clamp_min(1e-12))).argsort()
+    count = torch.bincount(owner, minlength=batch.size)
+    place = (count * QUANTILE[0]) // QUANTILE[1]
+    return size[order[count.cumsum(0) - count + place]]
+
+
+def fit(
+    batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Points in pixels (N, 2), and each canvas's height and width (B, 2) int64.
+
+    `area_factor` (B,) enlarges or shrinks single canvases (scale augmentation).
+    """
+    low, high = bounds(batch)
+    extent = high - low  # (B, 2) width, height
+    factor = (extent.new_ones(batch.size) if area_factor is None else area_factor).sqrt()
+    longest = extent.amax(1).clamp_min(1e-12)
+    if canvas.kind == "square":
+        side = canvas.side * factor  # (B,)
+        scale = (side - 1) / longest
+        shift = (side[:, None] - extent * scale[:, None]) / 2
+        pixels = side[:, None].expand(-1, 2)
+    else:
+        effective = extent.maximum((longest / canvas.max_aspect)[:, None])
+        scale = canvas.side / effective.prod(1).sqrt()
+        if canvas.kind == "stroke":
+            typical = typical_stroke(batch).maximum(longest / LONGEST_STROKES)
+            scale = scale.minimum(canvas.stroke * factor / typical)
+        else:
+            scale = scale * factor
+        shift = torch.full_like(extent, 0.5)
+        pixels = extent * scale[:, None] + 1
+    points = (batch.points - low[batch.sample]) * scale[batch.sample, None] + shift[batch.sample]
+    grid = (pixels / canvas.patch).ceil().clamp_min(1).long() * canvas.patch
+    return points, grid.flip(1)
+
+
+def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> Pixels:
+    """Draw every stroke one pixel wide."""
+    points, shape = fit(batch, canvas, area_factor)
+    # The segment that ends in point i starts in point i-1, or in i itself where a stroke begins.
+    begin = points.roll(1, 0)
+    begin = torch.where(batch.pen[:, None], begin, points)
+    delta = points - begin
+    steps = delta.abs().amax(1).ceil().clamp_min(1).long()  # (N,)
+    owner = torch.repeat_interleave(torch.arange(len(steps), device=steps.device), steps + 1)
+    first = (steps + 1).cumsum(0) - (steps + 1)
+    k = torch.arange(len(owner), device=owner.device) - first[owner]
+    fraction = k.to(points.dtype) / steps[owner].to(points.dtype)
+    xy = (begin[owner] + delta[owner] * fraction[:, None]).floor().long()
+    sample = batch.sample[owner]
+    limit = shape[sample] - 1
+    return Pixels(
+        sample=sample,
+        row=xy[:, 1].clamp_min(0).minimum(limit[:, 0]),
+        column=xy[:, 0].clamp_min(0).minimum(limit[:, 1]),
+        glyph=batch.glyph[owner],
+        shape=shape,
+        size=batch.size,
+    )
+
+
+def draw_reference(strokes: Sequence[np.ndarray], canvas: Canvas) -> np.ndarray:
+    """One ink drawn by plain loops, (H, W) uint8: what `draw` must equal pixel for pixel."""
+    points = [np.asarray(s, dtype=np.float32) for s in strokes if len(s)]
+    everything = np.concatenate(points)
+    low, extent = everything.min(0), everything.max(0) - everything.min(0)
+    side = np.float32(canvas.side)
+    longest = np.maximum(extent.max(), np.float32(1e-12))
+    if canvas.kind == "square":
+        scale = (side - 1) / longest
+        shift = (side - extent * scale) / 2
+        pixels = np.array([side, side])
+    else:
+        effective = np.maximum(extent, longest / np.float32(canvas.max_aspect))
+        scale = side / np.sqrt(effective.prod())
+        if canvas.kind == "stroke":
+            sizes = sorted((s.max(0) - s.min(0)).max() for s in points)
+            typical = sizes[len(sizes) * QUANTILE[0] // QUANTILE[1]]
+            typical = np.maximum(typical, longest / np.float32(LONGEST_STROKES))
+            scale = np.minimum(scale, np.float32(canvas.stroke) / typical)
+        shift = np.full(2, 0.5, np.float32)
+        pixels = extent * scale + 1
+    width, height = (np.maximum(np.ceil(pixels / canvas.patch), 1) * canvas.patch).astype(int)
+    image = np.zeros((height, width), np.uint8)
+    for stroke in points:
+        placed = (stroke - low) * scale + shift
+        for a, b in zip(np.concatenate([placed[:1], placed[:-1]]), placed, strict=True):
+            delta = b - a
+            n = max(1, int(np.ceil(np.abs(delta).max())))
+            for k in range(n + 1):
+                x, y = np.floor(a + delta * (np.float32(k) / np.float32(n))).astype(int)
+                image[min(max(y, 0), height - 1), min(max(x, 0), width - 1)] = 1
+    return image
+
+
+def to_image(pixels: Pixels, height: int, width: int) -> Tensor:
+    """Dense bitmaps (B, height, width) uint8; what does not fit is cut off."""
+    image = torch.zeros(pixels.size, height, width, dtype=torch.uint8, device=pixels.row.device)
+    inside = (pixels.row < height) & (pixels.column < width)
+    image[pixels.sample[inside], pixels.row[inside], pixels.column[inside]] = 1
+    return image
+
+
+def to_patches(pixels: Pixels, canvas: Canvas, *, slots: int, dense: bool = False) -> Patches:
+    """Keep the inked patches (all of them with `dense`), each with its surroundings.
+
+    `slots` is `canvas.slots(...)` for the largest area factor used: the room per sample.
+    """
+    size, patch, device = pixels.size, canvas.patch, pixels.row.device
+    grid = pixels.shape // patch  # (B, 2)
+    columns = grid[pixels.sample, 1]
+    row, column = pixels.row // patch, pixels.column // patch
+    home = pixels.sample * slots + row * columns + column
+    inked = torch.zeros(size * slots, dtype=torch.bool, device=device)
+    inked[home] = True
+    if dense:
+        inked = (torch.arange(slots, device=device)[None] < grid.prod(1)[:, None]).flatten()
+    kept = inked.nonzero().squeeze(1)  # (P,) ascending, so samples stay in order
+    rank = torch.where(inked, inked.cumsum(0) - 1, len(kept))
+
+    windows = torch.zeros((len(kept) + 1) * canvas.window**2, dtype=torch.uint8, device=device)
+    for down, right in _neighbours(pixels, canvas):
+        near_row, near_column = row + down, column + right
+        valid = (near_row >= 0) & (near_row < grid[pixels.sample, 0])
+        valid &= (near_column >= 0) & (near_column < columns)
+        owner = rank[torch.where(valid, home + down * columns + right, home)]
+        owner = torch.where(valid, owner, len(kept))
+        halo = (canvas.window - patch) // 2
+        y = pixels.row - near_row * patch + halo
+        x = pixels.column - near_column * patch + halo
+        windows[(owner * canvas.window + y) * canvas.window + x] = 1
+
+    sample, cell = kept // slots, kept % slots
+    counts = torch.bincount(sample, minlength=size)
+    offsets = torch.zeros(size + 1, dtype=torch.int32, device=device)
+    offsets[1:] = counts.cumsum(0)
+    glyph = torch.full((len(kept) + 1,), -1, dtype=torch.int64, device=device)
+    glyph.scatter_reduce_(0, rank[home], pixels.glyph, "amax")
+    return Patches(
+        pixels=windows.view(-1, canvas.window**2)[:-1],
+        position=torch.stack([cell // grid[sample, 1], cell % grid[sample, 1]], 1),
+        shape=grid,
+        offsets=offsets,
+        glyph=glyph[:-1],
+    )
+
+
+def _neighbours(pixels: Pixels, canvas: Canvas) -> list[tuple[Tensor | int, Tensor | int]]:
+    """The patches whose window holds a pixel: its own and, with a halo, the three nearest ones."""
+    if canvas.window == canvas.patch:
+        return [(0, 0)]
+    down = torch.where(pixels.row % canvas.patch < canvas.patch // 2, -1, 1)
+    right = torch.where(pixels.column % canvas.patch < canvas.patch // 2, -1, 1)
+    return [(0, 0), (down, 0), (0, right), (down, right)]
+
+
+def thicken(pixels: Pixels, chosen: Tensor) -> Pixels:
+    """Draw the chosen samples (B,) bool two pixels wide, as a thick pen or a poor thinning would."""
+    rows = chosen[pixels.sample].nonzero().squeeze(1)
+    sample, limit = pixels.sample[rows], pixels.shape[pixels.sample[rows]] - 1
+    row, column = pixels.row[rows], pixels.column[rows]
+    below, right = (row + 1).minimum(limit[:, 0]), (column + 1).minimum(limit[:, 1])
+    return replace(
+        pixels,
+        sample=torch.cat([pixels.sample, sample, sample]),
+        row=torch.cat([pixels.row, below, row]),
+        column=torch.cat([pixels.column, column, right]),
+        glyph=torch.cat([pixels.glyph, pixels.glyph[rows], pixels.glyph[rows]]),
+    )
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Strengths of the random distortions of strokes; zero switches one off."""
+
+    rotate: float = 0.06  # radians, standard deviation, whole expression
+    shear: float = 0.15  # slant
+    stretch: float = 0.15  # log ratio of width to height
+    warp: float = 0.02  # smooth bending, relative to the expression's longer side
+    glyph_shift: float = 0.04  # per symbol (or stroke), relative to its own size
+    glyph_scale: float = 0.08
+    glyph_rotate: float = 0.06
+    jitter: float = 0.0  # per point, relative to the expression's longer side
+    area: float = 0.35  # log of the canvas area, uniform in ±area
+    thick: float = 0.0  # probability that an expression is drawn two pixels wide
+
+    @property
+    def max_area_factor(self) -> float:
+        """The largest factor `area_factor` can return."""
+        return math.exp(self.area)
+
+    def area_factor(self, size: int, generator: torch.Generator) -> Tensor:
+        """Random canvas areas (B,)."""
+        u = torch.rand(size, generator=generator, device=generator.device)
+        return torch.exp((2 * u - 1) * self.area)
+
+
+def augment(batch: InkBatch, strength: Augment, generator: torch.Generator) -> InkBatch:
+    """Distort symbols, then whole expressions; every draw comes from `generator`."""
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=generator.device)
+
+    points = _wobble_glyphs(batch, strength, normal)
+    low, high = bounds(replace(batch, points=points))
+    size = (high - low).amax(1).clamp_min(1e-12)  # (B,)
+    s = batch.sample
+    points = (points - ((low + high) / 2)[s]) / size[s, None]  # now within ±0.5
+
+    if strength.warp:  # two plane waves bend each expression smoothly
+        for _ in range(2):
+            wave = normal(batch.size, 2) * 5
+            phase = normal(batch.size) * 3
+            direction = normal(batch.size, 2) * strength.warp / 2
+            angle = (points * wave[s]).sum(1) + phase[s]
+            points = points + direction[s] * angle.sin()[:, None]
+    angle = normal(batch.size) * strength.rotate
+    stretch = torch.exp(normal(batch.size) * strength.stretch / 2)
+    shear = normal(batch.size) * strength.shear
+    cos, sin = angle.cos(), angle.sin()
+    affine = torch.stack(  # rotation @ shear @ stretch
+        [
+            stretch * cos,
+            (shear * cos - sin) / stretch,
+            stretch * sin,
+            (shear * sin + cos) / stretch,
+        ],
+        1,
+    ).view(-1, 2, 2)
+    points = (affine[s] @ points[:, :, None]).squeeze(2)
+    if strength.jitter:
+        points = points + normal(len(points), 2) * strength.jitter
+    return replace(batch, points=points)
+
+
+def _wobble_glyphs(batch: InkBatch, strength: Augment, normal) -> Tensor:  # type: ignore[no-untyped-def]
+    """Shift, scale and turn each symbol about its own centre (a stroke where symbols are unknown)."""
+    stroke = (~batch.pen).cumsum(0) - 1  # (N,)
+    first = batch.glyph.amax() + 1 if len(batch.glyph) else 0
+    owner = torch.where(batch.glyph >= 0, batch.glyph, first + stroke)
+    owner = torch.unique(owner, return_inverse=True)[1]
+    count = int(owner.max()) + 1
+    low, high = bounds(replace(batch, sample=owner, size=count))
+    centre, size = (low + high) / 2, (high - low).amax(1)
+    angle = normal(count) * strength.glyph_rotate
+    scale = torch.exp(normal(count, 2) * strength.glyph_scale)
+    shift = normal(count, 2) * strength.glyph_shift * size[:, None]
+    relative = (batch.points - centre[owner]) * scale[owner]
+    cos, sin = angle.cos()[owner], angle.sin()[owner]
+    turned = torch.stack(
+        [relative[:, 0] * cos - relative[:, 1] * sin, relative[:, 0] * sin + relative[:, 1] * cos],
+        1,
+    )
+    return turned + (centre + shift)[owner]

@@ -1,0 +1,1 @@
+"""Handwriting for any formula: glyphs of real writers set into TeX's and real inks' layouts."""

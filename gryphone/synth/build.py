@@ -1,0 +1,194 @@
+"""Builds what training needs from the shared data: glyph bank, layouts, tokenizer. Needs TeX."""
+
+import contextlib
+import json
+import lzma
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from gryphone.data.packed import Packed, read_packed
+from gryphone.data.samples import read_dataset
+from gryphone.errors import GryphoneError
+from gryphone.latex.normalize import normalize
+from gryphone.synth.formulas import (
+    CONVENTION,
+    choose_lengths,
+    clean_formulas,
+    protected_labels,
+    read_formulas,
+)
+from gryphone.synth.glyphs import GlyphBank, load_bank
+from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
+from gryphone.synth.real import hand_boxes, real_layouts
+from gryphone.synth.sources import build_bank, from_detexify, from_inks
+from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
+from gryphone.synth.texlayout import Report, class_boxes, typeset
+from gryphone.tokens import Tokenizer, build_tokenizer, sat_split
+
+TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet")
+VALIDATION = ("valid-2013", "valid-2023", "test-2014")
+
+
+@dataclass
+class BuildReport:
+    """What went in and what did not."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, int] = field(default_factory=dict)
+
+
+def protected_of(data: Path) -> frozenset[str]:
+    """The labels of the validation and test sets in the shared data folder."""
+    tables = sorted((data / "metrics").glob("*.tsv*"))
+    return protected_labels([data / "crohme" / f"{n}.tar.xz" for n in VALIDATION], tables)
+
+
+def make_bank(data: Path, *, seed: int = 0) -> GlyphBank:
+    """The glyph bank of CROHME's training ink and Detexify's drawings."""
+    written = list(from_inks(read_dataset(data / "crohme" / "train.tar.xz")))
+    drawn = list(from_detexify(data / "symbols" / "detexify-math.jsonl.xz"))
+    return build_bank(written, drawn, generator=np.random.default_rng(seed))
+
+
+def symbols_with_glyphs(bank: GlyphBank, least: int = 10) -> set[str]:
+    """The label symbols that the bank can draw, each in `least` instances or more."""
+    counts = bank.counts()
+    tokens = {*bank.classes, *DRAWN_AS}
+    return {t for t in tokens if counts.get(glyph_class(t), 0) >= least} | GLYPHLESS | FONTS
+
+
+def choose_formulas(
+    formulas: Sequence[list[str]],
+    familiar: Collection[str],
+    count: int,
+    *,
+    familiar_share: float = 0.7,
+    seed: int = 0,
+) -> Iterator[list[str]]:
+    """`count` formulas in random order, `familiar_share` of them all in `familiar` symbols."""
+    inside = [t for t in formulas if all(s in familiar for s, _ in sat_split(t))]
+    outside = [t for t in formulas if any(s not in familiar for s, _ in sat_split(t))]
+    first = int(count * familiar_share)
+    chosen = [inside[i] for i in choose_lengths(inside, first, seed=seed)]
+    chosen += [outside[i] for i in choose_lengths(outside, count - len(chosen), seed=seed)]
+    order = np.random.default_rng(seed).permutation(len(chosen))
+    return (chosen[i] for i in order.tolist())
+
+
+def make_tokenizer(
+    labels: Sequence[Sequence[str]],
+    extra: Sequence[Sequence[str]],
+    formulas: Sequence[Sequence[str]],
+    *,
+    min_count: int,
+) -> Tokenizer:
+    """SAT vocabularies: all of the labels', and what is frequent in extra labels and formulas."""
+    base = build_tokenizer("sat", labels)
+    return base.grow(extra, 2).grow(formulas, min_count)
+
+
+def make_layouts(
+    formulas: Sequence[Sequence[str]],
+    boxes: Mapping[str, Box],
+    protected: Collection[str],
+    report: BuildReport,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Layouts:
+    """Typeset formulas with TeX and pack what came through."""
+    tex = Report()
+
+    def layouts() -> Iterator[Layout]:
+        for number, layout in enumerate(typeset((sat_split(t) for t in formulas), boxes, tex)):
+            progress(number + 1)
+            yield layout
+
+    packed = pack_layouts(layouts(), boxes, protected=protected)
+    report.dropped.update(tex.dropped)
+    report.kept["TeX layouts"] = len(packed)
+    return packed
+
+
+def make_real_layouts(
+    packed: Packed, bank: GlyphBank, protected: Collection[str], report: BuildReport
+) -> tuple[Layouts, dict[str, Box]]:
+    """Layouts of real ink, and the boxes of all classes at the size people write them."""
+    printed = class_boxes(bank.classes, Report())
+    boxes = hand_boxes(real_layouts(packed, printed, protected, Counter()), printed)
+    found = real_layouts(packed, boxes, protected, report.dropped)
+    layouts = pack_layouts(found, boxes, origin="real", protected=protected)
+    report.kept["real layouts"] = len(layouts)
+    return layouts, boxes
+
+
+def all_formulas(
+    data: Path, symbols: Collection[str], protected: Collection[str], dropped: Counter[str]
+) -> list[list[str]]:
+    """Every usable formula of the shared data folder."""
+    folder = data / "formulas"
+    lines = chain(
+        read_formulas(folder / "formulas.tsv.xz"), read_formulas(folder / "arxiv-math.txt.xz")
+    )
+    return list(clean_formulas(lines, symbols, protected, dropped))
+
+
+def mathwriting_labels(data: Path) -> list[list[str]]:
+    """The truths of MathWriting's score table: their tokens are wanted in the vocabulary."""
+    labels = []
+    text = lzma.decompress((data / "metrics" / "mathwriting-test.tsv.xz").read_bytes()).decode()
+    for line in text.splitlines():
+        with contextlib.suppress(GryphoneError):
+            labels.append(normalize(line.split("\t")[1], CONVENTION))
+    return labels
+
+
+def build(
+    data: Path,
+    packed: Path,
+    *,
+    count: int = 400_000,
+    min_count: int = 30,
+    progress: Callable[[str], None] = lambda message: None,
+) -> BuildReport:
+    """Write glyphs.npz, layouts-real.npz, layouts-tex.npz and tokenizer.json.
+
+    `data` is the shared data folder; `packed` holds the packed training sets and gets the files.
+    """
+    report = BuildReport()
+    make_bank(data).save(packed / "glyphs.npz")
+    bank = load_bank(packed / "glyphs.npz")
+    report.kept["glyphs"], report.kept["glyph classes"] = len(bank), len(bank.classes)
+    progress(f"{len(bank)} glyphs in {len(bank.classes)} classes")
+    protected = protected_of(data)
+    sets = [read_packed(path) for path in map(packed.joinpath, TRAINING)]
+    real, boxes = make_real_layouts(sets[0], bank, protected, report)
+    real.save(packed / "layouts-real.npz")
+    progress(f"{len(real)} real layouts")
+    labels = [label.split() for one in sets for label in one.labels]
+    symbols = symbols_with_glyphs(bank)
+    formulas = all_formulas(data, symbols, protected, report.dropped)
+    progress(f"{len(formulas)} formulas can be written")
+    tokenizer = make_tokenizer(labels, mathwriting_labels(data), formulas, min_count=min_count)
+    save_tokenizer(tokenizer, packed / "tokenizer.json")
+    usable = [t for t in formulas if _known(t, tokenizer)]
+    report.dropped["a symbol or modifier too rare"] += len(formulas) - len(usable)
+    familiar = {symbol for label in sets[0].labels for symbol, _ in sat_split(label.split())}
+    chosen = list(choose_formulas(usable, familiar, count))
+    report.dropped["not chosen"] += len(usable) - len(chosen)
+    layouts = make_layouts(chosen, boxes, protected, report)
+    layouts.save(packed / "layouts-tex.npz")
+    return report
+
+
+def _known(tokens: Sequence[str], tokenizer: Tokenizer) -> bool:
+    symbols, modifiers = tokenizer.vocabularies
+    return all(s in symbols and m in modifiers for s, m in sat_split(tokens))
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
+    """Write the vocabularies as JSON."""
+    path.write_text(json.dumps(tokenizer.to_dict(), ensure_ascii=False, indent=1), "utf-8")

@@ -1,0 +1,216 @@
+"""Composes handwriting on any device: layouts in, labelled ink out, no loop over samples.
+
+For each sample: other symbols of the same kind take over some slots, one writer's glyphs are
+drawn from the bank, the line is spaced anew around their true widths, and everything is placed
+with the unevenness of a hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gryphone.errors import DataError, TokenError
+from gryphone.ragged import ranges, select
+from gryphone.synth.glyphs import GlyphBank
+from gryphone.synth.hand import GlyphTensors, Hand, Slots
+from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
+from gryphone.synth.style import Style
+from gryphone.synth.symbols import KINDS, Fit
+from gryphone.tokens import Tokenizer
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A batch of synthetic inks with their labels (B samples, S slots, N points)."""
+
+    points: Tensor  # (N, 2) float32, each ink's box starts at 0 and its longer side is 1
+    pen: Tensor  # (N,) bool, False at the first point of each stroke
+    sample: Tensor  # (N,) int64, ascending
+    glyph: Tensor  # (N,) int64, slot of each point
+    tokens: Tensor  # (B, L, 2) int64, symbol and modifier ids, PAD behind the end
+    lengths: Tensor  # (B,) int64
+    slot_sample: Tensor  # (S,) int64
+    slot_class: Tensor  # (S,) int64, index into the bank's classes
+    slot_position: Tensor  # (S,) int64, index into the sample's label
+
+    @property
+    def size(self) -> int:
+        return len(self.lengths)
+
+
+class Composer:
+    """Holds a bank and layouts as tensors on one device; `compose` writes samples."""
+
+    def __init__(
+        self,
+        bank: GlyphBank,
+        layouts: Layouts,
+        tokenizer: Tokenizer,
+        *,
+        style: Style | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if bank.classes != layouts.classes:
+            raise DataError("the layouts were built for another glyph bank; build them anew")
+        self.style = style or Style()
+        self.device = torch.device(device)
+        self.size = len(layouts)
+        self.glyphs = GlyphTensors(bank, self.device)
+        self._load_layouts(layouts, tokenizer)
+        self._load_kinds(bank, layouts, tokenizer)
+        self._load_protected(tokenizer, layouts.protected)
+
+    def _tensor(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
+        return torch.as_tensor(np.ascontiguousarray(array)).to(self.device, dtype)
+
+    def _load_layouts(self, layouts: Layouts, tokenizer: Tokenizer) -> None:
+        symbols, modifiers = tokenizer.vocabularies
+        symbol_ids = np.array([symbols.id(s) for s in layouts.symbols])
+        modifier_ids = np.array([modifiers.id(m) for m in layouts.modifiers])
+        label = np.stack([symbol_ids[layouts.label[:, 0]], modifier_ids[layouts.label[:, 1]]], 1)
+        self.label = self._tensor(label, torch.int16)
+        self.slot_offsets = self._tensor(layouts.slot_offsets)
+        self.label_offsets = self._tensor(layouts.label_offsets)
+        self.slot_class = self._tensor(layouts.glyph, torch.int16)
+        self.slot_position = self._tensor(layouts.position, torch.int16)
+        self.slot_fit = self._tensor(layouts.fit, torch.uint8)
+        self.slot_rise = self._tensor(layouts.rise, torch.int8)
+        self.geometry = self._tensor(layouts.geometry, torch.int16)
+        self.class_boxes = self._tensor(layouts.class_boxes, torch.float32)
+
+    def _load_kinds(self, bank: GlyphBank, layouts: Layouts, tokenizer: Tokenizer) -> None:
+        """Tables of which class may stand in for which, and how often."""
+        known = {name: i for i, name in enumerate(bank.classes)}
+        symbols = tokenizer.vocabularies[0]
+        natural = np.bincount(layouts.glyph, minlength=len(bank.classes)).astype(np.float64)
+        kind_of = np.full(len(bank.classes), -1)
+        rank_of = np.zeros(len(bank.classes), dtype=np.int64)
+        members: list[int] = []
+        steps: list[np.ndarray] = []
+        for number, names in enumerate(KINDS):
+            ids = [known[n] for n in names if n in known and n in symbols]
+            if not ids:
+                continue
+            kind_of[ids] = number
+            rank_of[ids] = np.arange(len(members), len(members) + len(ids))
+            members += ids
+            share = natural[ids] / max(natural[ids].sum(), 1.0)
+            mix = self.style.uniform_share
+            weights = (1 - mix) * share + mix / len(ids)
+            steps.append(number + np.cumsum(weights) / weights.sum())
+        self.kind_of = self._tensor(kind_of)
+        self.rank_of = self._tensor(rank_of)
+        self.members = self._tensor(np.array(members, dtype=np.int64))
+        self.steps = self._tensor(np.concatenate(steps or [np.zeros(0)]), torch.float64)
+        ids = [symbols.id(n) if n in symbols else -1 for n in bank.classes]
+        self.class_symbol = self._tensor(np.array(ids))
+
+    def _load_protected(self, tokenizer: Tokenizer, protected: Sequence[str]) -> None:
+        """Hashes of the labels that must not be written, as far as the vocabulary can."""
+        draw = torch.Generator().manual_seed(20240229)
+        self.hash_tables = [
+            torch.randint(-(2**62), 2**62, (len(v),), generator=draw).to(self.device)
+            for v in tokenizer.vocabularies
+        ]
+        labels = []
+        for label in protected:
+            with contextlib.suppress(TokenError):
+                labels.append(torch.from_numpy(tokenizer.encode(label.split()).astype(np.int64)))
+        labels = [ids for ids in labels if len(ids) >= PROTECTED_LENGTH]
+        if labels:
+            padded = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True)
+            self.protected = self._hash(padded.to(self.device))
+        else:
+            self.protected = torch.zeros(0, dtype=torch.int64, device=self.device)
+
+    def _hash(self, tokens: Tensor) -> Tensor:
+        """A 64-bit hash of each label; tokens (B, L, 2), padding does not count."""
+        symbols, modifiers = self.hash_tables
+        mixed = symbols[tokens[..., 0]] ^ (modifiers[tokens[..., 1]] << 1)  # (B, L)
+        mixed = torch.where(tokens[..., 0] != 0, mixed, 0)
+        place = torch.arange(tokens.shape[1], device=tokens.device) * 2 + 1
+        weights = (place * 0x5851F42D4C957F2D) ^ (place * 0x14057B7EF767814F >> 7) | 1
+        return (mixed * weights).sum(1)
+
+    def compose(self, index: Tensor, generator: torch.Generator) -> Composed:
+        """Write the layouts `index` (B,) once each; all randomness comes from `generator`."""
+        rows, owner, _ = select(self.slot_offsets, index)
+        tokens, lengths = self._labels(index)
+        classes, tokens = self._exchange(rows, owner, tokens, generator)
+        slots = Slots(
+            owner=owner,
+            classes=classes,
+            printed=self.slot_class[rows].long(),
+            fit=self.slot_fit[rows].long(),
+            rise=self.slot_rise[rows].float(),
+            geometry=self.geometry[rows].float() / STEP,
+            size=len(index),
+        )
+        hand = Hand(self.glyphs, self.class_boxes, slots, self.style, generator)
+        points, pen, slot = hand.write()
+        sample = owner[slot]
+        low = torch.full((len(index), 2), torch.inf, device=self.device)
+        low = low.scatter_reduce(0, sample[:, None].expand(-1, 2), points, "amin")
+        high = torch.full((len(index), 2), -torch.inf, device=self.device)
+        high = high.scatter_reduce(0, sample[:, None].expand(-1, 2), points, "amax")
+        longest = (high - low).amax(1).clamp_min(1e-6)
+        return Composed(
+            points=(points - low[sample]) / longest[sample, None],
+            pen=pen,
+            sample=sample,
+            glyph=slot,
+            tokens=tokens,
+            lengths=lengths,
+            slot_sample=owner,
+            slot_class=classes,
+            slot_position=self.slot_position[rows].long(),
+        )
+
+    def _labels(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        rows, owner, lengths = select(self.label_offsets, index)
+        _, place = ranges(lengths)
+        width = int(lengths.max()) if len(lengths) else 0
+        tokens = torch.zeros(len(index), width, 2, dtype=torch.int64, device=self.device)
+        tokens[owner, place] = self.label[rows].long()
+        return tokens, lengths
+
+    def _exchange(
+        self, rows: Tensor, owner: Tensor, tokens: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Other symbols of the same kind in some slots; returns classes (S,) and the new labels."""
+        old = self.slot_class[rows].long()
+        position = self.slot_position[rows].long()
+        batch = len(tokens)
+        kind = self.kind_of[old]
+        # A slot can change when its label token is the symbol itself: a fraction bar is no minus.
+        own = self.class_symbol[old] == tokens[owner, position, 0]
+        free = (kind >= 0) & own & (self.slot_fit[rows] == Fit.NATURAL)
+        style = self.style
+
+        def uniform(*shape: int) -> Tensor:
+            return torch.rand(shape, generator=generator, device=self.device)
+
+        chance = torch.where(uniform(batch) < style.exchange_samples, uniform(batch), 0.0)
+        # Consistent samples draw once per symbol, so that x stays the same letter throughout.
+        table = uniform(batch, max(len(self.members), 1), 2)
+        same = table[owner, self.rank_of[old]]  # (S, 2)
+        own_draw = uniform(len(rows), 2)
+        consistent = (uniform(batch) < style.consistent_samples)[owner, None]
+        draw = torch.where(consistent, same, own_draw)
+        change = free & (draw[:, 0] < chance[owner])
+        spot = torch.searchsorted(self.steps, (kind.clamp_min(0) + draw[:, 1]).double())
+        new = self.members[spot.clamp_max(len(self.members) - 1)] if len(self.members) else old
+        classes = torch.where(change, new, old)
+        changed = tokens.clone()
+        changed[owner, position, 0] = torch.where(
+            change, self.class_symbol[classes], tokens[owner, position, 0]
+        )
+        refused = torch.isin(self._hash(changed), self.protected)  # (B,)
+        classes = torch.where(refused[owner], old, classes)
+        return classes, torch.where(refused[:, None, None], tokens, changed)

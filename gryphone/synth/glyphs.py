@@ -1,0 +1,189 @@
+"""The glyph bank: every usable symbol that real people wrote, cut out, cleaned and packed.
+
+A glyph's points are scaled so that its longer side runs from -1 to 1 around its centre. Glyphs
+are sorted by class, then writer, so that "this writer's `x`" is a range of rows.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.errors import DataError
+
+FORMAT = "gryphone-glyphs-1"
+SCALE = 127.0
+ANY_WRITER = -1
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GlyphSample:
+    """One written symbol before packing: its strokes (each (n, 2), y down) and its writer."""
+
+    label: str
+    strokes: tuple[Array, ...]
+    writer: str | None = None
+
+
+@dataclass(frozen=True)
+class GlyphBank:
+    """Packed glyphs (G glyphs, N points, C classes)."""
+
+    classes: tuple[str, ...]
+    points: NDArray[np.int8]  # (N, 2), longer side is [-SCALE, SCALE]
+    pen: NDArray[np.bool_]  # (N,), False at the first point of each stroke
+    offsets: NDArray[np.int32]  # (G + 1,) into points
+    labels: NDArray[np.int16]  # (G,) class index, ascending
+    writers: NDArray[np.int16]  # (G,) writer index, ascending within a class; -1 unknown
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def counts(self) -> dict[str, int]:
+        """Number of glyphs of each class."""
+        totals = np.bincount(self.labels, minlength=len(self.classes))
+        return dict(zip(self.classes, totals.tolist(), strict=True))
+
+    def extents(self) -> NDArray[np.float32]:
+        """(G, 2) width and height of each glyph; the longer of the two is 2."""
+        starts = self.offsets[:-1]
+        high = np.maximum.reduceat(self.points.astype(np.float32), starts)
+        low = np.minimum.reduceat(self.points.astype(np.float32), starts)
+        return np.asarray((high - low) / np.float32(SCALE), dtype=np.float32)
+
+    def save(self, path: Path) -> None:
+        """Write the bank as one compressed .npz file."""
+        first = self.points.astype(np.int16)
+        # Differences between neighbouring points are small and compress twice as well.
+        delta = np.diff(first, axis=0, prepend=first[:1] * 0).astype(np.int16)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(
+            path,
+            format=np.array(FORMAT),
+            classes=np.array(self.classes),
+            delta=(delta & 0xFF).astype(np.uint8),
+            pen=np.packbits(self.pen),
+            lengths=np.diff(self.offsets).astype(np.uint16),
+            labels=self.labels,
+            writers=self.writers,
+        )
+
+
+def load_bank(path: Path) -> GlyphBank:
+    """Read a bank that `GlyphBank.save` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            data = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable glyph bank ({error})") from error
+    if str(data.get("format")) != FORMAT:
+        raise DataError(f"{path}: format {data.get('format')} is not {FORMAT}; build the bank anew")
+    points = np.cumsum(data["delta"], axis=0, dtype=np.uint8).view(np.int8)
+    offsets = np.concatenate([[0], np.cumsum(data["lengths"], dtype=np.int64)]).astype(np.int32)
+    return GlyphBank(
+        classes=tuple(data["classes"].tolist()),
+        points=points,
+        pen=np.unpackbits(data["pen"], count=len(points)).astype(bool),
+        offsets=offsets,
+        labels=data["labels"],
+        writers=data["writers"],
+    )
+
+
+def simplify(stroke: Array, tolerance: float) -> Array:
+    """The stroke without the points that lie within `tolerance` of the remaining line (RDP)."""
+    count = len(stroke)
+    if count < 3:
+        return stroke
+    keep = np.zeros(count, dtype=bool)
+    keep[0] = keep[-1] = True
+    stack = [(0, count - 1)]
+    while stack:
+        first, last = stack.pop()
+        if last - first < 2:
+            continue
+        offset = stroke[first + 1 : last] - stroke[first]
+        along = stroke[last] - stroke[first]
+        length = float(np.hypot(along[0], along[1]))
+        if length > 1e-12:
+            distance = np.abs(offset[:, 0] * along[1] - offset[:, 1] * along[0]) / length
+        else:
+            distance = np.hypot(offset[:, 0], offset[:, 1])
+        far = int(distance.argmax())
+        if distance[far] > tolerance:
+            middle = first + 1 + far
+            keep[middle] = True
+            stack += [(first, middle), (middle, last)]
+    return stroke[keep]
+
+
+def _unit(strokes: Sequence[Array], tolerance: float) -> tuple[Array, ...]:
+    """Strokes centred and scaled to a longer side of 2, simplified."""
+    points = np.concatenate(strokes)
+    low, high = points.min(axis=0), points.max(axis=0)
+    scale = max(float((high - low).max()), 1e-12) / 2
+    centre = (low + high) / 2
+    return tuple(simplify((stroke - centre) / scale, tolerance) for stroke in strokes)
+
+
+def clean(glyphs: Sequence[GlyphSample], spread: float = 4.0) -> list[GlyphSample]:
+    """Drop a class's outliers in aspect and stroke count: most of them are mis-segmented."""
+    groups: dict[str, list[GlyphSample]] = {}
+    for glyph in glyphs:
+        groups.setdefault(glyph.label, []).append(glyph)
+    kept: list[GlyphSample] = []
+    for group in groups.values():
+        if len(group) < 8:
+            kept += group
+            continue
+        aspect = np.array([_log_aspect(glyph.strokes) for glyph in group])
+        strokes = np.array([len(glyph.strokes) for glyph in group])
+        middle = float(np.median(aspect))
+        mad = max(1.4826 * float(np.median(np.abs(aspect - middle))), 0.12)
+        fine = np.abs(aspect - middle) <= spread * mad
+        # A stroke count that almost nobody needs is a neighbour's stroke, or half a symbol.
+        common = np.bincount(strokes) >= max(2.0, 0.01 * len(group))
+        fine &= common[strokes]
+        kept += [glyph for glyph, good in zip(group, fine.tolist(), strict=True) if good]
+    return kept
+
+
+def _log_aspect(strokes: Sequence[Array]) -> float:
+    points = np.concatenate(strokes)
+    width, height = (points.max(axis=0) - points.min(axis=0)).tolist()
+    # The floor keeps dots and exact lines finite; it is 3 % of the longer side.
+    floor = 0.03 * max(width, height, 1e-12)
+    return float(np.log(max(width, floor) / max(height, floor)))
+
+
+def pack(glyphs: Iterable[GlyphSample], tolerance: float = 0.02) -> GlyphBank:
+    """Pack glyphs into a bank; `tolerance` is RDP's, where the longer side is 2."""
+    ordered = list(glyphs)
+    if not ordered:
+        raise DataError("no glyphs to pack; read at least one segmented ink")
+    classes = tuple(sorted({glyph.label for glyph in ordered}))
+    names = sorted({glyph.writer for glyph in ordered if glyph.writer is not None})
+    class_id = {name: i for i, name in enumerate(classes)}
+    writer_id: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+    writer_id[None] = ANY_WRITER
+    ordered.sort(key=lambda glyph: (class_id[glyph.label], writer_id[glyph.writer]))
+    strokes: list[Array] = []
+    lengths: list[int] = []
+    for glyph in ordered:
+        unit = _unit(glyph.strokes, tolerance)
+        strokes += unit
+        lengths.append(sum(len(stroke) for stroke in unit))
+    pen = np.ones(sum(lengths), dtype=bool)
+    pen[np.cumsum([0] + [len(stroke) for stroke in strokes[:-1]])] = False
+    return GlyphBank(
+        classes=classes,
+        points=np.round(np.concatenate(strokes) * SCALE).clip(-127, 127).astype(np.int8),
+        pen=pen,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        labels=np.array([class_id[glyph.label] for glyph in ordered], dtype=np.int16),
+        writers=np.array([writer_id[glyph.writer] for glyph in ordered], dtype=np.int16),
+    )

@@ -1,0 +1,47 @@
+"""The synthesiser as a source of training samples: fresh formulas in fresh ink, on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gryphone.data.store import TrainingBatch
+from gryphone.raster import InkBatch
+from gryphone.synth.compose import Composer
+from gryphone.synth.glyphs import load_bank
+from gryphone.synth.layouts import load_layouts
+from gryphone.synth.style import REAL, Style
+from gryphone.tokens import Tokenizer
+
+STYLES = {"tex": Style(), "real": REAL}
+
+
+@dataclass(frozen=True)
+class SynthSource:
+    """Draws layouts uniformly and has them written."""
+
+    composer: Composer
+
+    @classmethod
+    def load(
+        cls, layouts: Path, glyphs: Path, tokenizer: Tokenizer, device: torch.device
+    ) -> SynthSource:
+        """A source of the layouts in one file; where they came from decides the style."""
+        packed = load_layouts(layouts)
+        style = STYLES[packed.origin]
+        return cls(Composer(load_bank(glyphs), packed, tokenizer, style=style, device=device))
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """`count` fresh samples."""
+        device = self.composer.device
+        index = torch.randint(self.composer.size, (count,), generator=generator, device=device)
+        made = self.composer.compose(index, generator)
+        place = torch.arange(made.tokens.shape[1], device=device)
+        return TrainingBatch(
+            ink=InkBatch(made.points, made.pen, made.sample, made.glyph, count),
+            tokens=made.tokens[place[None] < made.lengths[:, None]],
+            lengths=made.lengths,
+            glyph_tokens=made.tokens[made.slot_sample, made.slot_position],
+        )

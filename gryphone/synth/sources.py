@@ -1,0 +1,166 @@
+"""Where the bank's glyphs come from: segmented inks, Detexify drawings, and look-alikes of both."""
+
+import json
+import lzma
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gryphone.data.samples import Sample, Unreadable
+from gryphone.errors import DataError
+from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, pack
+from gryphone.synth.symbols import FUNCTIONS, words
+
+# Spellings of the segmentation and of Detexify that the `crohme` convention writes otherwise.
+_ALIASES = {
+    "\\lt": "<",
+    "\\gt": ">",
+    "COMMA": ",",
+    "\\ast": "*",
+    "\\le": "\\leq",
+    "\\ge": "\\geq",
+    "\\ne": "\\neq",
+    "\\to": "\\rightarrow",
+    "'": "\\prime",
+    "\\colon": ":",
+}
+# Drawings that are text, or stand in the bank under another name.
+_SKIP = frozenset(
+    words(r"""\\ \_ \mid \dots \dotsb \dotsc \dotsi \dotsm \dotso \mathellipsis \ldotp \cdotp
+    \mathdollar \mathparagraph \mathsection \mathsterling \mathunderscore \sqrt{}
+    \ldots""")
+)
+# Capitals that people write like the small letter or a digit.
+_LOOK_ALIKE = {"K": ("k",), "O": ("o", "0"), "U": ("u",), "W": ("w",), "Z": ("z",)}
+
+_ASCENDERS, _DESCENDERS = frozenset("bdfhklt"), frozenset("gpqy")
+
+
+def from_inks(samples: Iterable[Sample | Unreadable]) -> Iterator[GlyphSample]:
+    """The segmented symbols of inks; the fraction bar's label is the minus sign's."""
+    for sample in samples:
+        ink = sample.ink if isinstance(sample, Sample) else None
+        if ink is None:
+            continue
+        for glyph in ink.glyphs:
+            strokes = tuple(ink.strokes[i] for i in glyph.strokes)
+            if strokes:
+                yield GlyphSample(_ALIASES.get(glyph.label, glyph.label), strokes, ink.writer)
+
+
+def from_detexify(path: Path) -> Iterator[GlyphSample]:
+    """The drawings of a Detexify file (.jsonl.xz with symbol and strokes)."""
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                name = str(row["symbol"])
+                strokes = tuple(np.array(s, dtype=np.float64) for s in row["strokes"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise DataError(f"{path}, line {number}: not a Detexify drawing") from error
+            name = name.replace("\\mathds{", "\\mathbb{")
+            if name not in _SKIP and strokes:
+                yield GlyphSample(_ALIASES.get(name, name), strokes)
+
+
+def build_bank(
+    written: Sequence[GlyphSample],
+    drawn: Sequence[GlyphSample],
+    *,
+    enough: int = 60,
+    generator: np.random.Generator,
+) -> GlyphBank:
+    """Clean and pack glyphs: `written` ones, `drawn` ones for classes with fewer than `enough`,
+    then what neither has, put together from their letters and dots."""
+    kept = clean(written)
+    have: dict[str, int] = {}
+    for glyph in kept:
+        have[glyph.label] = have.get(glyph.label, 0) + 1
+    kept += clean([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
+    by_class: dict[str, list[GlyphSample]] = {}
+    for glyph in kept:
+        by_class.setdefault(glyph.label, []).append(glyph)
+    return pack(kept + list(_made_up(by_class, generator)))
+
+
+def _made_up(
+    bank: dict[str, list[GlyphSample]], generator: np.random.Generator
+) -> Iterator[GlyphSample]:
+    """Symbols that nobody wrote, composed of what somebody wrote."""
+    for capital, letters in _LOOK_ALIKE.items():
+        for letter in letters if capital not in bank else ():
+            for glyph in bank.get(letter, ()):
+                yield GlyphSample(capital, glyph.strokes, glyph.writer)
+    for glyph in bank.get("j", ()) if "J" not in bank else ():
+        if len(glyph.strokes) == 2:  # a j without its dot
+            body = max(glyph.strokes, key=lambda s: float(np.ptp(s[:, 1])))
+            yield GlyphSample("J", (body,), glyph.writer)
+    for name, parts in _COMPOSED.items():
+        if name not in bank and all(part in bank or part == "\\" for part, *_ in parts):
+            yield from _compose(name, parts, bank, 400, generator)
+    for name in FUNCTIONS:
+        word = name[1:]
+        if name not in bank and all(letter in bank for letter in word):
+            yield from _compose(name, _spell(word), bank, 80, generator)
+
+
+# Part, and its box (x0, y0, x1, y1; y down) in a unit of which only the proportions matter.
+_Part = tuple[str, float, float, float, float]
+_COMPOSED: dict[str, tuple[_Part, ...]] = {
+    ":": ((".", 0, 0, 0.1, 0.1), (".", 0, 0.5, 0.1, 0.6)),
+    ";": ((".", 0, 0, 0.1, 0.1), (",", -0.05, 0.45, 0.1, 0.75)),
+    "\\ddot": ((".", 0, 0, 0.1, 0.1), (".", 0.35, 0, 0.45, 0.1)),
+    "D": (("|", -0.03, 0, 0.03, 1), (")", -0.08, -0.02, 0.6, 1.02)),
+    "Q": (("0", 0, 0, 0.8, 1), ("\\", 0.5, 0.7, 0.95, 1.1)),
+}
+_TAIL = (np.array([[0.0, 0.0], [0.55, 0.6], [1.0, 1.0]]),)
+
+
+def _spell(word: str) -> tuple[_Part, ...]:
+    parts: list[_Part] = []
+    x = 0.0
+    for letter in word:
+        top = -1.0 if letter in _ASCENDERS or letter.isupper() else -0.62
+        top = -0.9 if letter == "i" else top
+        bottom = 0.35 if letter in _DESCENDERS else 0.0
+        width = {"m": 0.85, "i": 0.15, "l": 0.2, "t": 0.4, "r": 0.4}.get(letter, 0.55)
+        parts.append((letter, x, top, x + width, bottom))
+        x += width + 0.13
+    return tuple(parts)
+
+
+def _compose(
+    name: str,
+    parts: Sequence[_Part],
+    bank: dict[str, list[GlyphSample]],
+    count: int,
+    generator: np.random.Generator,
+) -> Iterator[GlyphSample]:
+    """`count` glyphs out of parts in boxes; one writer's parts where that writer has them."""
+    anchors = bank[parts[0][0]]
+    writers: dict[tuple[str, str | None], list[GlyphSample]] = {}
+    for part, *_ in parts:
+        for glyph in bank.get(part, ()):
+            writers.setdefault((part, glyph.writer), []).append(glyph)
+    for _ in range(count):
+        writer = anchors[int(generator.integers(len(anchors)))].writer
+        strokes: list[Array] = []
+        for part, *box in parts:
+            pool = writers.get((part, writer)) or bank.get(part)
+            source = pool[int(generator.integers(len(pool)))].strokes if pool else _TAIL
+            strokes += _into(source, np.array(box) + generator.normal(0, 0.02, 4))
+        yield GlyphSample(name, tuple(strokes), writer)
+
+
+def _into(strokes: Sequence[Array], box: Array) -> list[Array]:
+    """Strokes stretched into a box, but never by more than a factor of 2.5 against their aspect."""
+    points = np.concatenate(strokes)
+    low, high = points.min(axis=0), points.max(axis=0)
+    size = np.maximum(high - low, 1e-9)
+    scale = np.maximum(box[2:] - box[:2], 0.01) / size
+    if size.min() < 1e-6 * size.max():
+        scale[:] = scale.min()
+    scale = np.minimum(scale, 2.5 * scale.min())
+    centre = (box[:2] + box[2:]) / 2
+    return [(stroke - (low + high) / 2) * scale + centre for stroke in strokes]

@@ -1,0 +1,71 @@
+"""How uneven the synthetic hand is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Style:
+    """Spreads are standard deviations; lengths are in em; `per sample` values hold for a whole ink.
+
+    Defaults were set by measuring CROHME's training ink and by looking at sheets of both.
+    """
+
+    # What is written
+    exchange_samples: float = 0.8  # share of samples in which symbols are exchanged
+    consistent_samples: float = 0.6  # of those: equal symbols stay equal
+    uniform_share: float = 0.25  # new symbols: drawn evenly from their kind, else by frequency
+    # By whom
+    same_writer: float = 0.9  # share of slots that look for the sample's writer first
+    # Sizes
+    mess: float = 0.35  # of the log of a factor on the spreads from symbol to symbol, per sample
+    size_spread: float = 0.155  # of the log size of each glyph
+    width_spread: float = 0.10  # of the log width, per sample
+    script_size: float = 0.80  # scripts against TeX's, per sample
+    script_size_spread: float = 0.22
+    script_rise: float = 0.12  # superscripts, further up than TeX's, per sample
+    script_drop: float = 0.03  # subscripts, further down
+    script_rise_spread: float = 0.11
+    big_operator: float = 0.80  # sums and integrals against TeX's
+    accent: float = 1.2  # accents against TeX's
+    box_spread: float = 0.18  # of the log size of operators, accents and brackets
+    # Places
+    padding: float = 0.03  # least room on both sides of a symbol together, per sample
+    padding_spread: float = 0.10  # exponential part of it
+    gap: float = 0.55  # TeX's gaps are scaled by this
+    gap_spread: float = 0.38  # of its logarithm, per sample
+    gap_noise: float = 0.5  # of its logarithm, from gap to gap
+    baseline_spread: float = 0.06  # from symbol to symbol
+    slope_spread: float = 0.025  # of the line, per sample
+    wave: float = 0.05  # height of the line's waves
+    # Shapes
+    rotation: float = 0.05  # radians
+    slant: float = 0.08  # shear, per sample
+    overhang: float = 0.09  # of bars and roots at their ends
+    overhang_spread: float = 0.16
+    aspect_search: float = 0.25  # of the log aspect when looking for a bar, root or bracket
+
+
+# Real layouts are uneven already.
+REAL = Style(
+    mess=0.2,
+    size_spread=0.05,
+    width_spread=0.05,
+    script_size=1.0,
+    script_size_spread=0.06,
+    script_rise=0.0,
+    script_drop=0.0,
+    script_rise_spread=0.03,
+    big_operator=1.0,
+    accent=1.0,
+    box_spread=0.05,
+    padding=0.0,
+    padding_spread=0.02,
+    gap=1.0,
+    gap_spread=0.15,
+    gap_noise=0.1,
+    baseline_spread=0.02,
+    slope_spread=0.02,
+    wave=0.02,
+    overhang=0.0,
+    overhang_spread=0.05,
+)

@@ -1,0 +1,131 @@
+"""What the synthesiser knows about symbols: their shape class, how they stretch, their kind."""
+
+import string
+from collections.abc import Sequence
+from enum import IntEnum
+
+
+class Fit(IntEnum):
+    """How a glyph is brought into the box of its slot."""
+
+    NATURAL = 0  # keeps its aspect; box from the class, the baseline and the script size
+    BAR = 1  # spans the box's width: fraction bars, overlines
+    DELIMITER = 2  # spans the box's height: brackets
+    ROOT = 3  # fills the box; the hook keeps its width, the bar takes the rest
+    BOX = 4  # keeps its aspect inside an explicit box: big operators, wide accents
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text: a readable way to list symbols."""
+    return tuple(text.split())
+
+
+DIGITS = tuple(string.digits)
+LOWER = tuple(string.ascii_lowercase)
+UPPER = tuple(string.ascii_uppercase)
+GREEK = words(
+    r"""\alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \kappa \lambda
+    \mu \nu \xi \pi \rho \sigma \tau \phi \varphi \chi \psi \omega
+    \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega"""
+)
+OPERATORS = words(r"""+ - \times \pm \mp \div \cdot * \oplus \otimes \cup \cap""")
+RELATIONS = words(
+    r"""= < > \leq \geq \neq \approx \equiv \sim \simeq \cong \propto \in
+    \subset \subseteq \rightarrow"""
+)
+# Symbols that may stand in for one another without changing the structure around them.
+KINDS: tuple[tuple[str, ...], ...] = (DIGITS, LOWER, UPPER, GREEK, OPERATORS, RELATIONS)
+
+_BIG = words(
+    r"""\sum \prod \coprod \int \iint \iiint \oint \bigcup \bigcap \bigoplus \bigotimes
+    \bigvee \bigwedge \bigsqcup \biguplus \bigodot"""
+)
+BIG_OPERATORS = frozenset(_BIG)
+
+# Brackets that open and close; those that are their own partner are set plain or in pairs.
+BRACKET_PAIRS = {
+    "(": ")",
+    "[": "]",
+    "\\{": "\\}",
+    "\\langle": "\\rangle",
+    "\\lfloor": "\\rfloor",
+    "\\lceil": "\\rceil",
+    "|": "|",
+    "\\|": "\\|",
+}
+DELIMITERS = frozenset(BRACKET_PAIRS) | frozenset(BRACKET_PAIRS.values())
+
+# Tokens drawn with the glyph of another symbol.
+DRAWN_AS = {
+    "\\frac": "-",
+    "\\overline": "-",
+    "\\underline": "-",
+    "\\bar": "-",
+    "\\hat": "\\wedge",
+    "\\widehat": "\\wedge",
+    "\\tilde": "\\sim",
+    "\\widetilde": "\\sim",
+    "\\vec": "\\rightarrow",
+    "\\overrightarrow": "\\rightarrow",
+    "\\dot": ".",
+    "\\check": "\\vee",
+}
+_FITS: dict[str, Fit] = {
+    "\\frac": Fit.BAR,
+    "\\overline": Fit.BAR,
+    "\\underline": Fit.BAR,
+    "\\bar": Fit.BAR,
+    "\\hat": Fit.BOX,
+    "\\widehat": Fit.BOX,
+    "\\tilde": Fit.BOX,
+    "\\widetilde": Fit.BOX,
+    "\\vec": Fit.BOX,
+    "\\overrightarrow": Fit.BAR,
+    "\\dot": Fit.BOX,
+    "\\ddot": Fit.BOX,
+    "\\check": Fit.BOX,
+    "\\sqrt": Fit.ROOT,
+    **dict.fromkeys(_BIG, Fit.BOX),
+    **dict.fromkeys(DELIMITERS, Fit.DELIMITER),
+}
+
+# Functions written letter by letter when the bank has no instance of the whole word.
+FUNCTIONS = words(
+    r"""\sin \cos \tan \log \lim \max \min \exp \ln \arcsin \arccos \arctan \sinh \cosh
+    \tanh \coth \cot \sec \csc \det \dim \ker \gcd \arg \sup \inf \deg \limsup
+    \liminf \mod \lg \hom \Pr"""
+)
+
+
+# Commands that change the letter behind them into another glyph, and leave no ink themselves.
+FONTS = frozenset(["\\mathcal", "\\mathbb", "\\mathfrak"])
+# Symbols of a label that leave no ink of their own.
+GLYPHLESS = frozenset(["&", "\\\\", "\\begin{matrix}", "\\end{matrix}"])
+
+
+def drawn_classes(pairs: Sequence[tuple[str, str]]) -> list[str | None]:
+    """The glyph class of each symbol of a label, None where it leaves no ink."""
+    classes: list[str | None] = []
+    font = ""
+    for symbol, modifier in pairs:
+        if symbol in FONTS:
+            font = symbol
+            classes.append(None)
+            continue
+        if font:
+            # A font over more than one letter has no class in any bank, and is refused there.
+            classes.append(f"{font}{{{symbol}}}" if modifier.startswith("{}") else f"{font}{{}}")
+        else:
+            classes.append(None if symbol in GLYPHLESS else glyph_class(symbol))
+        font = ""
+    return classes
+
+
+def glyph_class(token: str) -> str:
+    """The class of glyph that draws a symbol token: a fraction's is the minus sign."""
+    return DRAWN_AS.get(token, token)
+
+
+def fit_of(token: str) -> Fit:
+    """How the glyph of a symbol token fills its box."""
+    return _FITS.get(token, Fit.NATURAL)

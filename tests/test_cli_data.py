@@ -1,0 +1,96 @@
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gryphone.cli.data import register
+from gryphone.errors import DataError
+from tests import inkmaker
+from tests.test_data import image_bytes
+
+
+def run(*arguments: object) -> str:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    words = ["data", *(str(a) for a in arguments)]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = inkmaker.write_folder(tmp_path / "made", inkmaker.some(8))
+    (made / "torn.inkml").write_text("<ink>")
+    return made
+
+
+def test_pack_reports_and_stats_reads_it(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.parquet"
+    report = json.loads(run("pack", folder, "--out", out, "--json"))
+    assert (report["read"], report["packed"], report["bytes"]) == (9, 8, out.stat().st_size)
+    assert report["glyphs_aligned"] == report["glyphs"] == 38
+    assert report["unreadable"][0][0] == "torn.inkml"
+    assert report["agreement"] == {"same": 8}
+    stats = json.loads(run("stats", out, "--json"))
+    assert stats["count"] == 8 and stats["symbols"]["1"] == 8
+    direct = json.loads(run("stats", folder, "--json"))
+    assert direct["sources"] == stats["sources"]
+    assert direct["left_out"][0]["name"] == "torn.inkml"
+
+
+def test_tables_are_for_people(folder: Path, tmp_path: Path) -> None:
+    text = run("pack", folder, "--out", tmp_path / "a.parquet")
+    assert "8 of 9 samples" in text
+    text = run("stats", tmp_path / "a.parquet", "--plot", tmp_path / "plot.png")
+    assert "8 samples, 4 distinct labels" in text and "patches" in text
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_stats_of_images(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(image_bytes((60, 20)))
+    (tmp_path / "labels.tsv").write_text("a\tx^2\nlost\ty\n")
+    stats = json.loads(run("stats", tmp_path, "--json"))
+    figures = stats["sources"][tmp_path.name]
+    assert figures["aspect"]["mean"] == 3 and figures["symbols"]["mean"] == 2
+    assert figures["patches"] == {} and stats["left_out"][0]["name"] == "lost"
+
+
+def test_show_draws_the_same_choice_for_the_same_seed(folder: Path, tmp_path: Path) -> None:
+    run("pack", folder, "--out", tmp_path / "a.parquet")
+    for source in (folder, tmp_path / "a.parquet"):
+        drawn = [
+            [
+                d["id"]
+                for d in json.loads(
+                    run(
+                        "show",
+                        source,
+                        "--out",
+                        tmp_path / "s.png",
+                        "--count",
+                        3,
+                        "--seed",
+                        seed,
+                        "--json",
+                    )
+                )["drawn"]
+            ]
+            for seed in (1, 1, 2)
+        ]
+        assert drawn[0] == drawn[1] != drawn[2]
+        assert len(drawn[0]) == 3
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bad_paths_are_data_errors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        run("stats", tmp_path / "nowhere")
+    with pytest.raises(DataError, match="not a readable Parquet"):
+        run("show", tmp_path / "no.parquet", "--out", tmp_path / "a.png")
+    inkmaker.write_folder(tmp_path / "made", inkmaker.some(1))
+    with pytest.raises(DataError, match="cannot write the picture"):
+        run("show", tmp_path / "made", "--out", tmp_path / "a.nonsense")

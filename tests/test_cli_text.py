@@ -1,0 +1,107 @@
+"""Commands on text, through a small app."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gryphone.cli.text import register
+from gryphone.errors import DataError
+from gryphone.latex.lexer import tokenize
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    made = typer.Typer()
+    register(made)
+    return made
+
+
+def run(app: typer.Typer, *arguments: str, text: str = "") -> str:
+    result = RUNNER.invoke(app, list(arguments), input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_normalize(app: typer.Typer) -> None:
+    lines = run(app, "normalize", text="$x^2_1$\n\n\\le\n").split("\n")
+    assert lines == ["x _ { 1 } ^ { 2 }", "", r"\leq", ""]
+    assert run(app, "normalize", "--convention", "mathwriting", text=r"\leq") == "\\le\n"
+    assert run(app, "normalize", "--convention", "none", text=r"$x^2$") == "$ x ^ 2 $\n"
+    assert json.loads(run(app, "normalize", "--json", text="x^2")) == {
+        "tokens": ["x", "^", "{", "2", "}"]
+    }
+
+
+@pytest.mark.parametrize("scheme", ["sat", "raw"])
+def test_tokenize_and_back(app: typer.Typer, scheme: str) -> None:
+    sources = [r"\frac{x^{}}{\sqrt[3]{y}}", "", "é_", r"a\ "]
+    objects = run(app, "tokenize", "--scheme", scheme, text="\n".join(sources) + "\n")
+    assert len(objects.splitlines()) == 4
+    back = run(app, "detokenize", text=objects).split("\n")
+    assert back[:-1] == [" ".join(tokenize(source)) for source in sources]
+
+
+def test_tokenize_prints_streams(app: typer.Typer) -> None:
+    assert json.loads(run(app, "tokenize", text="x^{2}")) == {
+        "scheme": "sat",
+        "symbols": ["x", "2"],
+        "modifiers": ["", "^{}"],
+    }
+    assert json.loads(run(app, "tokenize", "--scheme", "raw", text="x^2")) == {
+        "scheme": "raw",
+        "tokens": ["x", "^", "2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        (["normalize"], "x\n\\frac{1}\n", r"line 2: \\frac lacks an argument \(at character 8\)"),
+        (["normalize", "--convention", "x"], "x", "line 1: unknown convention 'x'"),
+        (["tokenize"], "x\ny\x00\n", "line 2: character"),
+        (["tokenize", "--scheme", "bpe"], "", "unknown scheme 'bpe'"),
+        (["detokenize"], "x\n", "line 1: not JSON"),
+        (["detokenize"], "[" * 100_000, "line 1: not JSON"),
+        (["detokenize"], "[1]\n", "line 1: not a JSON object"),
+        (["detokenize"], '{"scheme": "sat", "symbols": ["x"]}', "'modifiers' is not a list"),
+        (["detokenize"], '{"scheme": "raw", "tokens": [1]}', "'tokens' is not a list"),
+        (
+            ["detokenize"],
+            '{"scheme": "sat", "symbols": ["x"], "modifiers": []}',
+            "differ in length",
+        ),
+        (["score", "absent.tsv"], "", "absent.tsv: cannot be read"),
+    ],
+)
+def test_errors_name_the_line(
+    app: typer.Typer, arguments: list[str], text: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        RUNNER.invoke(app, arguments, input=text, catch_exceptions=False)
+
+
+def test_score(app: typer.Typer, tmp_path: Path) -> None:
+    file = tmp_path / "s.tsv"
+    file.write_text("a\tx ^ { 2 }\tx ^ 2\nb\ty\ty\nc\tz\n")
+    report = json.loads(run(app, "score", str(file), "--json", "--convention", "crohme"))
+    assert {"count", "em", "le1", "le2", "le3", "cer", "ser"} <= report.keys()
+    assert (report["count"], round(report["em"], 4)) == (3, 33.3333)
+    assert round(report["normalized"]["em"], 4) == 66.6667
+    assert report["problems"] == [{"id": "c", "reason": "no prediction"}]
+    assert "normalized" not in json.loads(run(app, "score", str(file), "--json"))
+
+
+def test_score_table(app: typer.Typer, tmp_path: Path) -> None:
+    file = tmp_path / "s.tsv"
+    file.write_text("a\tx\tx\nb\ty\n")
+    result = RUNNER.invoke(app, ["score", str(file), "--convention", "crohme"])
+    assert result.exit_code == 0
+    assert "50.0000" in result.stdout
+    assert "as given" in result.stdout
+    assert "b: no prediction" in result.stderr
+    assert "(" not in run(app, "score", str(file), "--draws", "0").split("EM")[1]

@@ -1,0 +1,138 @@
+"""Metrics: literal tables, intervals, and the published figures."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from gryphone.errors import DataError
+from gryphone.metrics import Sample, edit_distance, read_samples, score
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.mark.parametrize(
+    ("truth", "prediction", "distance"),
+    [
+        ("a b", "a b", 0),
+        ("a b", "a c", 1),
+        ("a b", "a", 1),
+        (r"\frac { a } { b }", "a / b", 5),
+        ("", "a", 1),
+    ],
+)
+def test_edit_distance(truth: str, prediction: str, distance: int) -> None:
+    assert edit_distance(truth.split(), prediction.split()) == distance
+
+
+def test_rates_as_given() -> None:
+    samples = [
+        Sample("right", "x ^ { 2 }", "x ^ { 2 }"),
+        Sample("one", "x ^ { 2 }", "y ^ { 2 }"),
+        Sample("broken", "x ^ { 2 }", "x ^ 2 }"),
+        Sample("four", "x ^ { 2 }", "x"),
+    ]
+    scores = score(samples)
+    assert (scores.count, scores.em, scores.le1, scores.le3) == (4, 25.0, 75.0, 75.0)
+    assert scores.cer == pytest.approx(100 * 6 / 20)
+    assert scores.ser == 25.0
+    assert scores.problems == ()
+
+
+def test_normalised_rates() -> None:
+    samples = [Sample("a", "x _ { 1 } ^ { 2 }", "x^2_1"), Sample("b", r"a \leq b", r"a \le b")]
+    assert score(samples).em == 0
+    assert score(samples, "crohme").em == 100
+
+
+def test_missing_and_unreadable_predictions_are_wrong_and_listed() -> None:
+    samples = [
+        Sample("missing", "x y", None),
+        Sample("unreadable", "x", "\x00"),
+        Sample("right", "x", "x"),
+    ]
+    scores = score(samples)
+    assert scores.em == scores.le3 == pytest.approx(100 / 3)
+    assert scores.cer == pytest.approx(100 * 3 / 4)
+    assert scores.ser == pytest.approx(200 / 3)
+    assert [(p.id, p.reason) for p in scores.problems] == [
+        ("missing", "no prediction"),
+        ("unreadable", "unreadable prediction"),
+    ]
+
+
+def test_what_cannot_be_normalised_is_compared_as_it_stands() -> None:
+    samples = [
+        Sample("prediction", "x ^ { 2 }", "x ^ { 2"),
+        Sample("truth", r"\frac { x }", r"\frac { x }"),
+    ]
+    scores = score(samples, "crohme")
+    assert (scores.em, scores.le1, scores.ser) == (50.0, 100.0, 50.0)
+    assert "prediction not normalised: unmatched {" in scores.problems[0].reason
+    assert "truth not normalised" in scores.problems[1].reason
+
+
+def test_files_without_spaces_are_lexed() -> None:
+    scores = score([Sample("a", r"\frac{a}{b}", r"\frac{a}{c}")])
+    assert scores.le1 == 100
+    assert scores.cer == pytest.approx(100 / 7)
+
+
+def test_intervals_hold_the_rate_and_repeat() -> None:
+    samples = [Sample(str(n), "x", "x" if n % 4 else "y") for n in range(200)]
+    scores = score(samples, draws=200, seed=3)
+    low, high = scores.intervals["em"]
+    assert 66 < low < scores.em < high < 84
+    assert scores == score(samples, draws=200, seed=3)
+    assert scores.intervals != score(samples, draws=200, seed=4).intervals
+    assert score(samples, draws=0).intervals == {}
+
+
+def test_read_samples(tmp_path: Path) -> None:
+    text = "a\tx\ty\n\nb\tx\t\nc\tx\r\n"
+    expected = [Sample("a", "x", "y"), Sample("b", "x", None), Sample("c", "x", None)]
+    plain, packed = tmp_path / "s.tsv", tmp_path / "s.tsv.xz"
+    plain.write_text(text)
+    packed.write_bytes(lzma.compress(text.encode()))
+    assert read_samples(plain) == read_samples(packed) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\n", "line 1: 1 columns"),
+        (b"a\tx\ty\nb\t1\t2\t3\n", "line 2: 4 columns"),
+        (b"a\tx\ty\na\tx\ty\n", "line 2: id 'a' was on line 1"),
+        (b"\n", "holds no samples"),
+        (b"\xff\xfe", "cannot be read"),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_samples(path)
+
+
+def test_absent_and_truncated_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_samples(tmp_path / "none.tsv")
+    cut = tmp_path / "cut.tsv.xz"
+    cut.write_bytes(lzma.compress(b"a\tx\ty\n")[:20])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_samples(cut)
+    with pytest.raises(DataError, match="unknown convention 'im2latex'"):
+        score([Sample("a", "x", "x")], "im2latex")
+
+
+PUBLISHED = {
+    "mathwriting-test.tsv.xz": {"em": 51.4129, "le1": 67.5170, "le2": 76.7661, "le3": 83.9744},
+    "crohme-2014.tsv": {"em": 82.6572, "le1": 90.3651},
+}
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs the shared data beside the checkout")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_figures(name: str) -> None:
+    scores = score(read_samples(DATA / "metrics" / name), draws=0)
+    assert {key: round(getattr(scores, key), 4) for key in PUBLISHED[name]} == PUBLISHED[name]
