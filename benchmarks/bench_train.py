@@ -16,12 +16,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from gryphone.augment import Augment
 from gryphone.config import PRESETS, ModelConfig, SourceConfig, TrainConfig, build_model
+from gryphone.data.mixture import Mixture, StoreSource
 from gryphone.data.store import InkStore, load_packed
 from gryphone.decoding import CANVASES
-from gryphone.raster import Augment
+from gryphone.objective import seeded, training_loss
 from gryphone.tokens import build_tokenizer
-from gryphone.train import Mixture, StoreSource, make_optimizer, seeded, training_loss
+from gryphone.train import make_optimizer
 
 
 def forward_flops(model: ModelConfig, patches: float, tokens: float, views: int) -> float:

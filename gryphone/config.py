@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gryphone.augment import Augment
 from gryphone.errors import ConfigError
 from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
-from gryphone.raster import Augment, Canvas
+from gryphone.raster import Canvas
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run. Times are wall-clock; `minutes` or `steps` ends it, whichever comes first."""
+    """One training run. `minutes` (wall-clock) or `steps` ends it, whichever comes first."""
 
     name: str
     sources: tuple[SourceConfig, ...]

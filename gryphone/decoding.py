@@ -7,7 +7,8 @@ and every sample has a canvas of its own, so batch size and order never change a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from gryphone.errors import ConfigError
 
 # (tokens (B, L, S), lengths (B,) of the canvases, samples (B,)) -> log-probs [(B, L, V) per stream]
 Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]
+# (step, sample, ids (L, S) predicted, masked (L,) what was hidden from that step)
+Watch = Callable[[int, int, np.ndarray, np.ndarray], None]
 
 CANVASES = (16, 24, 32, 48, 64, 96, 128)
 
@@ -32,7 +35,8 @@ class DecodeOptions:
     steps: refinement steps T. method: "diffusion" (random remasking, Algorithm 2 of the paper) or
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. settle: stop a
-    sample whose prediction did not change for that many steps (0: never).
+    sample whose prediction did not change for that many steps (0: never). record: keep every
+    step's ids. keep: keep the last step's distributions.
     """
 
     steps: int = 10
@@ -42,6 +46,7 @@ class DecodeOptions:
     start: int = 48
     settle: int = 0
     record: bool = False
+    keep: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -58,12 +63,48 @@ class DecodeOptions:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids."""
+    """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids.
+
+    `distributions` are the last step's log-probs, one (canvas, V) per stream.
+    """
 
     ids: np.ndarray
     log_probs: np.ndarray
     steps: int
     trajectory: tuple[np.ndarray, ...] = ()
+    distributions: tuple[np.ndarray, ...] = ()
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What one sample's answer must hold.
+
+    options: per stream (n, V) bool, what each of the first n places may hold. shown: (n,) places
+    that are known and never masked again, so that the others settle around them.
+    """
+
+    options: tuple[np.ndarray, ...]
+    shown: np.ndarray
+
+    def __post_init__(self) -> None:
+        for stream, options in enumerate(self.options):
+            empty = np.flatnonzero(~options.any(1))
+            if len(empty):
+                raise ConfigError(
+                    f"nothing is allowed at position {empty[0]} (stream {stream}); "
+                    "loosen the lock, the hint or the allowed symbols"
+                )
+
+    def fixed(self, mask_id: int) -> np.ndarray:
+        """Ids (n, S) of the places where every stream has one option; `mask_id` elsewhere."""
+        ids = np.stack([o.argmax(1) for o in self.options], 1)
+        sure = np.stack([o.sum(1) == 1 for o in self.options], 1).all(1)
+        return np.where((sure & self.shown)[:, None], ids, mask_id)
+
+    def least(self, pad_id: int) -> int:
+        """How many places cannot be PAD: the shortest answer."""
+        needed = np.flatnonzero(~self.options[0][:, pad_id])
+        return int(needed[-1]) + 1 if len(needed) else 0
 
 
 def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
@@ -80,14 +121,32 @@ def decode(
     streams: int,
     mask_id: int,
     pad_id: int,
+    constraints: Sequence[Constraint] | None = None,
+    deadline: float | None = None,
+    watch: Watch | None = None,
 ) -> list[Decoded]:
-    """Refine one canvas per sample from all-masked to its answer; `keys` (B,) name the samples."""
-    state = _State(predict, keys, options, streams, mask_id, pad_id)
+    """Refine one canvas per sample from all-masked to its answer; `keys` (B,) name the samples.
+
+    `deadline` is a time.perf_counter() value: as many of the steps are taken as fit before it.
+    """
+    state = _State(predict, keys, options, streams, mask_id, pad_id, constraints, watch)
+    began = time.perf_counter()
     state.open_canvases()
+    total = options.steps
     for t in range(options.steps, 1, -1):
+        if deadline is not None:
+            now = time.perf_counter()
+            spent = (now - began) / (options.steps - t + 1)  # per step so far
+            fits = int(max(0.0, deadline - now) / max(spent, 1e-9))
+            if t == options.steps:
+                total = min(total, 1 + fits)  # the whole schedule shrinks to what there is time for
+            if t > total:
+                continue
+            if not fits:
+                break
         if not len(state.active):
             break
-        state.remask(t - 1)
+        state.remask(t - 1, total)
         state.refine()
     return state.results()
 
@@ -103,9 +162,12 @@ class _State:
         streams: int,
         mask_id: int,
         pad_id: int,
+        constraints: Sequence[Constraint] | None,
+        watch: Watch | None,
     ) -> None:
         size, o = len(keys), options
         self.predict, self.options, self.mask_id, self.pad_id = predict, options, mask_id, pad_id
+        self.constraints, self.watch = constraints, watch
         self.uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in keys])
         self.canvas = np.full((size, o.length, streams), mask_id, dtype=np.int64)  # what is fed
         self.ids = np.full_like(self.canvas, pad_id)  # what was predicted
@@ -115,6 +177,24 @@ class _State:
         self.unchanged = np.zeros(size, dtype=np.int64)
         self.active = np.arange(size)
         self.history: list[list[np.ndarray]] = [[] for _ in range(size)]
+        self.distributions: list[tuple[np.ndarray, ...]] = [()] * size
+        self.shown = np.zeros((size, o.length), dtype=bool)
+        for b, constraint in enumerate(constraints or ()):
+            self._constrain(b, constraint)
+
+    def _constrain(self, b: int, constraint: Constraint) -> None:
+        """Show what is known from the first step on, on a canvas that holds it."""
+        longest, least = self.options.length, constraint.least(self.pad_id)
+        if least >= longest or len(constraint.shown) > longest:
+            raise ConfigError(
+                f"{max(least, len(constraint.shown))} tokens are asked for, "
+                f"the canvas holds {longest - 1}; shorten the hint"
+            )
+        fixed = constraint.fixed(self.mask_id)
+        self.canvas[b, : len(fixed)] = fixed
+        self.shown[b, : len(fixed)] = constraint.shown
+        if least >= self.lengths[b]:
+            self.lengths[b] = canvas_for(least + 2, longest)
 
     def open_canvases(self) -> None:
         """First prediction; widen canvases that PAD does not close, then crop them to the need."""
@@ -132,9 +212,9 @@ class _State:
                 )
         self._finish_step(self.active)
 
-    def remask(self, t: int) -> None:
+    def remask(self, t: int, total: int) -> None:
         """Build the next input: keep predictions, mask some of them again."""
-        active, share = self.active, t / self.options.steps
+        active, share = self.active, t / total
         if self.options.method == "diffusion":
             masked = self.uniform[active, t] < share  # (A, L)
         else:
@@ -143,6 +223,7 @@ class _State:
                 n = self.lengths[b]
                 worst = np.argsort(self.log_probs[b, :n].sum(-1), kind="stable")
                 masked[row, worst[: int(n * share)]] = True
+        masked &= ~self.shown[active]
         self.canvas[active] = np.where(masked[..., None], self.mask_id, self.ids[active])
 
     def refine(self) -> None:
@@ -168,7 +249,7 @@ class _State:
             self.active = active[(self.unchanged[active] < self.options.settle) | open_ends]
 
     def results(self) -> list[Decoded]:
-        """Answers cut at the first PAD; a position never predicted (a late widening) ends it too."""
+        """Answers cut at the first PAD, or at a place that a late widening left unpredicted."""
         out = []
         for b in range(len(self.ids)):
             n = self._count(b)
@@ -178,6 +259,7 @@ class _State:
                     self.log_probs[b, :n].copy(),
                     int(self.steps[b]),
                     tuple(self.history[b]),
+                    self.distributions[b],
                 )
             )
         return out
@@ -187,20 +269,34 @@ class _State:
         longest = int(self.lengths[samples].max())
         streams = self.predict(self.canvas[samples, :longest], self.lengths[samples], samples)
         inside = np.arange(longest) < self.lengths[samples, None]  # (A, longest)
+        free = []
         for s, log_probs in enumerate(streams):
             log_probs = log_probs.copy()
             log_probs[..., self.mask_id] = -np.inf  # MASK is an input, never an answer
+            if self.constraints is not None:
+                for row, b in enumerate(samples):
+                    options = self.constraints[b].options[s][:longest]
+                    log_probs[row, : len(options)][~options] = -np.inf
             best = log_probs.argmax(-1)
             value = np.take_along_axis(log_probs, best[..., None], -1)[..., 0]
             self.ids[samples, :longest, s] = np.where(inside, best, self.pad_id)
             self.log_probs[samples, :longest, s] = np.where(inside, value, 0)
+            free.append(log_probs)
         self.ids[samples, longest:] = self.pad_id
+        if self.options.keep:
+            for row, b in enumerate(samples):
+                self.distributions[b] = tuple(x[row, : self.lengths[b]] for x in free)
 
     def _finish_step(self, samples: np.ndarray) -> None:
         self.steps[samples] += 1
         if self.options.record:
             for b in samples:
                 self.history[b].append(self.ids[b, : self.lengths[b]].copy())
+        if self.watch is not None:
+            for b in samples:
+                n = self.lengths[b]
+                masked = self.canvas[b, :n, 0] == self.mask_id
+                self.watch(int(self.steps[b]), int(b), self.ids[b, :n].copy(), masked)
 
     def _last(self, samples: np.ndarray) -> np.ndarray:
         """The symbol in the last place of each canvas."""

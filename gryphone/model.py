@@ -54,13 +54,11 @@ def attend(
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
         from torch.nn.attention.varlen import varlen_attn
 
-        out: Tensor = varlen_attn(
-            q, k, v, rows.offsets, columns.offsets, rows.longest, columns.longest
-        )
-        return out
+        out = varlen_attn(q, k, v, rows.offsets, columns.offsets, rows.longest, columns.longest)
+        return out if isinstance(out, Tensor) else out[0]
     if rows.uniform and columns.uniform:
         shaped = [
-            x.unflatten(0, (-1, p.longest)) for x, p in ((q, rows), (k, columns), (v, columns))
+            x.view(-1, p.longest, *x.shape[1:]) for x, p in ((q, rows), (k, columns), (v, columns))
         ]
         q, k, v = (x.transpose(1, 2) for x in shaped)
         return (
@@ -74,7 +72,7 @@ def attend(
 
 
 def rotary(position: Tensor, dim: int, base: float = 100.0) -> tuple[Tensor, Tensor]:
-    """Cosine and sine (P, 1, dim) of 2-D rotary positions: half of the pairs turn with each axis."""
+    """Cosine and sine (P, 1, dim) of 2-D rotary positions: half of them turn with each axis."""
     rates = base ** -(torch.arange(0, dim // 2, 2, device=position.device) / (dim // 2))
     angle = (position[:, :, None].float() * rates).flatten(1)  # (P, dim / 2)
     angle = torch.cat([angle, angle], 1)[:, None]
@@ -231,7 +229,7 @@ class InkEncoder(nn.Module):
 
 
 def _waves(position: Tensor, shape: Tensor) -> Tensor:
-    """Fourier features (P, 64) of absolute patch positions and of positions relative to the grid."""
+    """Fourier features (P, 64) of absolute positions and of those relative to the grid."""
     rates = 2.0 ** torch.arange(8, device=position.device)
     absolute = position[:, :, None] / 256 * rates
     relative = ((position + 0.5) / shape)[:, :, None] / 4 * rates
@@ -311,6 +309,10 @@ class Decoder(nn.Module):
         for table in (*self.embed, self.position):
             nn.init.normal_(table.weight, std=0.02)
 
+    def remember(self, features: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Every block's keys and values of the encoder's output."""
+        return [block.cross.remember(features) for block in self.blocks]  # type: ignore[union-attr,operator]
+
     def forward(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> list[Tensor]:
         x = self.position(index)
         for stream, table in enumerate(self.embed):
@@ -349,7 +351,7 @@ class GryphOne(nn.Module):
     def encode(self, patches: Patches) -> Memory:
         """Look at a batch of images."""
         features, rows = self.encoder(patches)
-        keys_values = [block.cross.remember(features) for block in self.decoder.blocks]
+        keys_values = self.decoder.remember(features)
         return Memory(features, rows, keys_values)
 
     def decode(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> list[Tensor]:

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gryphone.errors import ConfigError, InkError
 
-
 QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
 LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
 
@@ -67,9 +66,9 @@ class Canvas:
     """How ink is scaled before it is drawn.
 
     `square`: the longer side fills `side` pixels, centred (the paper). `area`: width times height
-    is side², whatever the shape. `stroke`: a typical stroke is `stroke` pixels long, so that symbols
-    have one size in short and long formulas; the area never exceeds side². The last two limit the
-    aspect ratio to `max_aspect`: beyond it, the longer side decides.
+    is side², whatever the shape. `stroke`: a typical stroke is `stroke` pixels long, so that
+    symbols have one size in short and long formulas; the area never exceeds side². The last two
+    limit the aspect ratio to `max_aspect`: beyond it, the longer side decides.
     """
 
     kind: str = "stroke"
@@ -299,7 +298,7 @@ def _neighbours(pixels: Pixels, canvas: Canvas) -> list[tuple[Tensor | int, Tens
 
 
 def thicken(pixels: Pixels, chosen: Tensor) -> Pixels:
-    """Draw the chosen samples (B,) bool two pixels wide, as a thick pen or a poor thinning would."""
+    """Draw the chosen samples (B,) bool two pixels wide, as a thick pen would."""
     rows = chosen[pixels.sample].nonzero().squeeze(1)
     sample, limit = pixels.sample[rows], pixels.shape[pixels.sample[rows]] - 1
     row, column = pixels.row[rows], pixels.column[rows]
@@ -311,88 +310,3 @@ def thicken(pixels: Pixels, chosen: Tensor) -> Pixels:
         column=torch.cat([pixels.column, column, right]),
         glyph=torch.cat([pixels.glyph, pixels.glyph[rows], pixels.glyph[rows]]),
     )
-
-
-@dataclass(frozen=True)
-class Augment:
-    """Strengths of the random distortions of strokes; zero switches one off."""
-
-    rotate: float = 0.06  # radians, standard deviation, whole expression
-    shear: float = 0.15  # slant
-    stretch: float = 0.15  # log ratio of width to height
-    warp: float = 0.02  # smooth bending, relative to the expression's longer side
-    glyph_shift: float = 0.04  # per symbol (or stroke), relative to its own size
-    glyph_scale: float = 0.08
-    glyph_rotate: float = 0.06
-    jitter: float = 0.0  # per point, relative to the expression's longer side
-    area: float = 0.35  # log of the canvas area, uniform in ±area
-    thick: float = 0.0  # probability that an expression is drawn two pixels wide
-
-    @property
-    def max_area_factor(self) -> float:
-        """The largest factor `area_factor` can return."""
-        return math.exp(self.area)
-
-    def area_factor(self, size: int, generator: torch.Generator) -> Tensor:
-        """Random canvas areas (B,)."""
-        u = torch.rand(size, generator=generator, device=generator.device)
-        return torch.exp((2 * u - 1) * self.area)
-
-
-def augment(batch: InkBatch, strength: Augment, generator: torch.Generator) -> InkBatch:
-    """Distort symbols, then whole expressions; every draw comes from `generator`."""
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, device=generator.device)
-
-    points = _wobble_glyphs(batch, strength, normal)
-    low, high = bounds(replace(batch, points=points))
-    size = (high - low).amax(1).clamp_min(1e-12)  # (B,)
-    s = batch.sample
-    points = (points - ((low + high) / 2)[s]) / size[s, None]  # now within ±0.5
-
-    if strength.warp:  # two plane waves bend each expression smoothly
-        for _ in range(2):
-            wave = normal(batch.size, 2) * 5
-            phase = normal(batch.size) * 3
-            direction = normal(batch.size, 2) * strength.warp / 2
-            angle = (points * wave[s]).sum(1) + phase[s]
-            points = points + direction[s] * angle.sin()[:, None]
-    angle = normal(batch.size) * strength.rotate
-    stretch = torch.exp(normal(batch.size) * strength.stretch / 2)
-    shear = normal(batch.size) * strength.shear
-    cos, sin = angle.cos(), angle.sin()
-    affine = torch.stack(  # rotation @ shear @ stretch
-        [
-            stretch * cos,
-            (shear * cos - sin) / stretch,
-            stretch * sin,
-            (shear * sin + cos) / stretch,
-        ],
-        1,
-    ).view(-1, 2, 2)
-    points = (affine[s] @ points[:, :, None]).squeeze(2)
-    if strength.jitter:
-        points = points + normal(len(points), 2) * strength.jitter
-    return replace(batch, points=points)
-
-
-def _wobble_glyphs(batch: InkBatch, strength: Augment, normal) -> Tensor:  # type: ignore[no-untyped-def]
-    """Shift, scale and turn each symbol about its own centre (a stroke where symbols are unknown)."""
-    stroke = (~batch.pen).cumsum(0) - 1  # (N,)
-    first = batch.glyph.amax() + 1 if len(batch.glyph) else 0
-    owner = torch.where(batch.glyph >= 0, batch.glyph, first + stroke)
-    owner = torch.unique(owner, return_inverse=True)[1]
-    count = int(owner.max()) + 1
-    low, high = bounds(replace(batch, sample=owner, size=count))
-    centre, size = (low + high) / 2, (high - low).amax(1)
-    angle = normal(count) * strength.glyph_rotate
-    scale = torch.exp(normal(count, 2) * strength.glyph_scale)
-    shift = normal(count, 2) * strength.glyph_shift * size[:, None]
-    relative = (batch.points - centre[owner]) * scale[owner]
-    cos, sin = angle.cos()[owner], angle.sin()[owner]
-    turned = torch.stack(
-        [relative[:, 0] * cos - relative[:, 1] * sin, relative[:, 0] * sin + relative[:, 1] * cos],
-        1,
-    )
-    return turned + (centre + shift)[owner]

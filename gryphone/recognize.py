@@ -1,9 +1,17 @@
-"""One prediction, top to bottom: ink -> patches -> memory -> refined tokens -> LaTeX."""
+"""One prediction, top to bottom: ink -> patches -> memory -> refined tokens -> LaTeX.
+
+Encode once, refine many: an `Encoded` formula answers any number of questions (more steps, locked
+symbols, hints, other seeds) without looking at the ink again.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +19,18 @@ from torch.nn import functional as F
 
 from gryphone.checkpoint import Checkpoint, load_checkpoint
 from gryphone.config import ModelConfig
-from gryphone.decoding import Decoded, DecodeOptions, Predict, decode
+from gryphone.decoding import Constraint, Decoded, DecodeOptions, Predict, Watch, decode
+from gryphone.errors import CheckpointError
+from gryphone.ink import Ink
+from gryphone.inputs import read_source
 from gryphone.model import GryphOne, Memory, Packing
+from gryphone.options import Ask, Step
 from gryphone.ragged import ranges, select
-from gryphone.raster import InkBatch, Patches, draw, to_patches
+from gryphone.raster import InkBatch, Patches, Pixels, draw, to_patches
+from gryphone.result import Result
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
+
+WEIGHTS = Path(__file__).parent / "weights"  # the default checkpoint, package data
 
 
 def look(batch: InkBatch, config: ModelConfig) -> Patches:
@@ -27,28 +42,43 @@ def look(batch: InkBatch, config: ModelConfig) -> Patches:
 def choose(memory: Memory, samples: torch.Tensor) -> Memory:
     """The memory of some samples of a batch."""
     rows, _, lengths = select(memory.rows.offsets.long(), samples)
-    packing = Packing(
-        F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32), memory.rows.longest, memory.rows.uniform
-    )
+    if len(samples) == 1:
+        packing = Packing.equal(1, len(rows), rows.device)
+    else:
+        packing = Packing(
+            F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32),
+            memory.rows.longest,
+            memory.rows.uniform,
+        )
     pairs = [(k[rows], v[rows]) for k, v in memory.keys_values]
     return Memory(memory.features[rows], packing, pairs)
 
 
-def predictor(model: GryphOne, memory: Memory) -> Predict:
-    """What the decoding loop calls: token ids in, log-probs out, by PyTorch."""
+def predictor(model: GryphOne, memory: Memory, owners: np.ndarray | None = None) -> Predict:
+    """What the decoding loop calls: token ids in, log-probs out, by PyTorch.
+
+    `owners` (B,) name the image of each canvas, where there is more than one canvas per image.
+    """
     device = memory.features.device
+    images = len(memory.rows.offsets) - 1
 
     @torch.inference_mode()
     def predict(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+        looked = samples if owners is None else owners[samples]
         some = memory
-        if len(samples) < len(memory.rows.offsets) - 1:
-            some = choose(memory, torch.from_numpy(samples).to(device))
+        # One image is shared by all canvases; several must be laid beside their canvases.
+        if images > 1 and not np.array_equal(looked, np.arange(images)):
+            some = choose(memory, torch.from_numpy(looked).to(device))
         inside = np.arange(tokens.shape[1]) < lengths[:, None]
         packed = torch.from_numpy(tokens[inside]).to(device)
         counts = torch.from_numpy(lengths).to(device)
         _, index = ranges(counts)
+        longest = int(lengths.max())
+        own = Packing.of(counts, longest)
+        if (lengths == longest).all():
+            own = replace(own, uniform=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            logits = model.decode(packed, index, some, Packing.of(counts, int(lengths.max())))
+            logits = model.decode(packed, index, some, own)
         out = []
         for stream in logits:
             dense = np.zeros((*inside.shape, stream.shape[-1]), dtype=np.float32)
@@ -70,9 +100,7 @@ def read_inks(
     keys: np.ndarray | None = None,
 ) -> list[Decoded]:
     """Encode a batch of inks once and refine all their canvases together."""
-    device = next(model.parameters()).device
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        memory = model.encode(look(batch.to(device), config))
+    memory = encode_patches(model, look(batch.to(_device(model)), config))
     if keys is None:
         keys = np.zeros(batch.size, dtype=np.int64)
     return decode(
@@ -80,9 +108,25 @@ def read_inks(
     )
 
 
+@torch.inference_mode()
+def encode_patches(model: GryphOne, patches: Patches) -> Memory:
+    """Look once; what is seen serves every decoding."""
+    device = patches.pixels.device
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        memory = model.encode(patches)
+    if len(memory.rows.offsets) == 2:  # one image: its rows need no padding
+        rows = Packing.equal(1, len(memory.features), device)
+        memory = Memory(memory.features, rows, memory.keys_values)
+    return memory
+
+
+def _device(model: GryphOne) -> torch.device:
+    return next(model.parameters()).device
+
+
 @dataclass(frozen=True)
 class Recognizer:
-    """A loaded checkpoint, ready to read ink."""
+    """A loaded checkpoint, ready to read ink and images."""
 
     checkpoint: Checkpoint
 
@@ -91,16 +135,168 @@ class Recognizer:
         """The vocabularies the checkpoint was trained with."""
         return self.checkpoint.tokenizer
 
+    @cached_property
+    def grammar(self) -> Any:
+        """The search for the best well-formed answer, built once for the vocabularies."""
+        try:
+            from gryphone.constrain import Grammar
+        except ImportError:
+            return _Argmax()
+
+        return Grammar.of(self.tokenizer)
+
+    def encode(self, source: Any, *, name: str | None = None) -> Encoded:
+        """Read and look at one input: a path, bytes, image, array, Ink or list of strokes."""
+        began = time.perf_counter()
+        return self.encode_inks([read_source(source, name)], began)[0]
+
+    def encode_inks(self, inks: Sequence[Ink], began: float | None = None) -> list[Encoded]:
+        """Look at several inks in one pass of the encoder."""
+        return Looked.at(self, inks, time.perf_counter() if began is None else began).each()
+
+    def recognize(self, source: Any, *, name: str | None = None, **options: Any) -> Result:
+        """The formula in one input; the options are those of `Ask`."""
+        ask = Ask(**options)
+        return self.encode(source, name=name).answer(ask)
+
+    def recognize_many(self, inks: Sequence[Ink], **options: Any) -> list[Result]:
+        """The formulas in several inks, encoded and refined together."""
+        from gryphone.answers import answer_batch
+
+        ask = Ask(**options)
+        if not inks:
+            return []
+        return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)
+
     def read(self, batch: InkBatch, options: DecodeOptions | None = None) -> list[str]:
-        """LaTeX of every ink in the batch."""
-        config, tokenizer = self.checkpoint.config, self.checkpoint.tokenizer
-        options = options or DecodeOptions(length=config.length, start=min(48, config.length))
+        """LaTeX tokens of every ink in the batch, straight from the model."""
+        options = options or self.decode_options(Ask())
         answers = read_inks(
-            self.checkpoint.model, config, batch, options, streams=len(tokenizer.vocabularies)
+            self.checkpoint.model,
+            self.checkpoint.config,
+            batch,
+            options,
+            streams=len(self.tokenizer.vocabularies),
         )
-        return [" ".join(tokenizer.decode(a.ids)) for a in answers]
+        return [" ".join(self.tokenizer.decode(a.ids)) for a in answers]
+
+    def decode_options(self, ask: Ask) -> DecodeOptions:
+        """How to decode for one question."""
+        length = self.checkpoint.config.length
+        return DecodeOptions(
+            steps=ask.total_steps,
+            method=ask.method,
+            seed=ask.seed,
+            length=length,
+            start=min(48, length),
+            record=True,
+            keep=True,
+        )
 
 
-def load(path: Path | str, device: str = "cpu") -> Recognizer:
-    """Load a recogniser from a checkpoint directory."""
-    return Recognizer(load_checkpoint(path, device))
+class _Argmax:
+    def best(self, log_probs):
+        ids = np.stack([x.argmax(1) for x in log_probs], 1)
+        ends = np.flatnonzero(ids[:, 0] == PAD_ID)
+        return ids[: ends[0]] if len(ends) else ids
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A batch of inks and what the encoder saw of them."""
+
+    recognizer: Recognizer
+    inks: Sequence[Ink]
+    pixels: Pixels
+    patches: Patches
+    memory: Memory
+    began: float
+
+    @classmethod
+    def at(cls, recognizer: Recognizer, inks: Sequence[Ink], began: float) -> Looked:
+        """Draw and encode."""
+        model, config = recognizer.checkpoint.model, recognizer.checkpoint.config
+        batch = InkBatch.from_strokes([ink.strokes for ink in inks])
+        # Every point knows its stroke, so that strokes can be found again in the patches.
+        batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1).to(_device(model))
+        pixels = draw(batch, config.canvas)
+        patches = to_patches(
+            pixels, config.canvas, slots=config.canvas.slots(), dense=config.keep_all
+        )
+        return cls(recognizer, inks, pixels, patches, encode_patches(model, patches), began)
+
+    def each(self) -> list[Encoded]:
+        """The inks one by one."""
+        return [Encoded(self, i) for i in range(len(self.inks))]
+
+    def decode(
+        self,
+        owners: np.ndarray,
+        keys: np.ndarray,
+        options: DecodeOptions,
+        constraints: Sequence[Constraint] | None = None,
+        deadline: float | None = None,
+        watch: Watch | None = None,
+    ) -> list[Decoded]:
+        """Refine one canvas for each owner (an ink of the batch) and key."""
+        return decode(
+            predictor(self.recognizer.checkpoint.model, self.memory, owners),
+            keys,
+            options,
+            streams=len(self.recognizer.tokenizer.vocabularies),
+            mask_id=MASK_ID,
+            pad_id=PAD_ID,
+            constraints=constraints,
+            deadline=deadline,
+            watch=watch,
+        )
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One input the model has looked at: ask it as often as you like."""
+
+    looked: Looked
+    index: int = 0
+
+    @property
+    def ink(self) -> Ink:
+        """The strokes that were read."""
+        return self.looked.inks[self.index]
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the encoder saw of this ink alone."""
+        if len(self.looked.inks) == 1:
+            return self.looked.memory
+        device = self.looked.memory.features.device
+        return choose(self.looked.memory, torch.tensor([self.index], device=device))
+
+    def decode(self, **options: Any) -> Result:
+        """Answer one question about the input; the options are those of `Ask`."""
+        return self.answer(Ask(**options), time.perf_counter())
+
+    def answer(self, ask: Ask, began: float | None = None) -> Result:
+        """The same for a ready question; time counts from `began` or from reading the input."""
+        from gryphone.answers import answer
+
+        return answer(self, ask, self.looked.began if began is None else began)
+
+
+def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
+    """Load a recogniser from a checkpoint directory; without one, the weights of the package."""
+    if path is None and not (WEIGHTS / "config.json").is_file():
+        raise CheckpointError(
+            f"this installation has no default weights ({WEIGHTS}); name a checkpoint directory, "
+            "as in gryphone.load('runs/mine') or --weights runs/mine"
+        )
+    try:
+        where = torch.device(device)
+        if where.type == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError("no CUDA device was found")
+    except RuntimeError as error:
+        raise CheckpointError(f"device {device!r} cannot be used: {error}") from error
+    return Recognizer(load_checkpoint(WEIGHTS if path is None else path, where))
+
+
+__all__ = ["Ask", "Encoded", "Recognizer", "Step", "load", "read_inks"]

@@ -46,6 +46,8 @@ needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not
 
 CALM = Style(
     exchange_samples=0.0,
+    twin_samples=0.0,
+    one_writer=1.0,
     mess=0.0,
     size_spread=0.0,
     width_spread=0.0,

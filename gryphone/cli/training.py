@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -15,12 +16,16 @@ def register(app: typer.Typer) -> None:
 
 
 def train_command(
-    config: Path = typer.Argument(help="A YAML file; see configs/ for examples."),
-    minutes: float | None = typer.Option(None, help="Wall-clock budget; the schedule fits it."),
-    steps: int | None = typer.Option(None, help="Stop after this many steps."),
-    init: Path | None = typer.Option(None, help="Start from this checkpoint's weights."),
-    out: str | None = typer.Option(None, help="Folder of the runs."),
-    set_: list[str] = typer.Option([], "--set", help="Override a setting: --set lr=5e-4."),
+    config: Annotated[Path, typer.Argument(help="A YAML file; see configs/ for examples.")],
+    minutes: Annotated[
+        float | None, typer.Option(help="Wall-clock budget; the schedule fits it.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Start from this checkpoint's weights.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the runs.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting: --set lr=5e-4.")
+    ] = None,
 ) -> None:
     """Train a recogniser; a killed run goes on where it was last saved."""
     need("accelerate", "train")
@@ -30,12 +35,11 @@ def train_command(
     from gryphone.train import train
 
     overrides: dict[str, object] = {}
-    for item in set_:
+    for item in change or []:
         key, separator, value = item.partition("=")
         if not separator:
             raise ConfigError(f"--set {item}: write it as name=value")
         overrides[key] = yaml.safe_load(value)
     named = {"minutes": minutes, "steps": steps, "out": out}
     overrides |= {k: v for k, v in named.items() if v is not None}
-    path = train(load_config(config, overrides), init=init, report=lambda line: typer.echo(line))
-    typer.echo(str(path))
+    train(load_config(config, overrides), init=init, report=typer.echo)

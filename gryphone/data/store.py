@@ -44,7 +44,7 @@ def load_packed(path: Path, convention: str) -> Packed:
         if left_out:
             name, why = left_out[0]
             raise DataError(
-                f"{path}: {len(left_out)} samples cannot be trained on, the first is {name}: {why}; "
+                f"{path}: {len(left_out)} samples cannot be used, the first is {name}: {why}; "
                 "mend or remove them, or make a store with `gryphone data pack`, which lists them"
             )
         return read_packed(packed_path)
@@ -134,7 +134,7 @@ class InkStore:
 def _glyph_tokens(
     packed: Packed, tokenizer: Tokenizer, tokens: np.ndarray, token_offsets: np.ndarray
 ) -> np.ndarray:
-    """Each glyph's token (G, S): from its place in the label, else its symbol alone, else UNKNOWN."""
+    """Each glyph's token (G, S): by its place in the label, else its symbol, else UNKNOWN."""
     symbols = tokenizer.vocabularies[0]
     by_name = {t: i for i, t in enumerate(symbols.tokens)}
     out = np.full((len(packed.glyph_labels), tokens.shape[1]), UNKNOWN, dtype=np.int64)

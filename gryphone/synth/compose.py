@@ -21,7 +21,7 @@ from gryphone.synth.glyphs import GlyphBank
 from gryphone.synth.hand import GlyphTensors, Hand, Slots
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
 from gryphone.synth.style import Style
-from gryphone.synth.symbols import KINDS, Fit
+from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, Fit
 from gryphone.tokens import Tokenizer
 
 
@@ -110,6 +110,12 @@ class Composer:
         self.steps = self._tensor(np.concatenate(steps or [np.zeros(0)]), torch.float64)
         ids = [symbols.id(n) if n in symbols else -1 for n in bank.classes]
         self.class_symbol = self._tensor(np.array(ids))
+        self.letter_kinds = self._tensor(np.array([k for k in LETTER_KINDS if k in kind_of]))
+        twins = np.arange(len(bank.classes))
+        for one, other in TWINS:
+            if one in known and other in known and one in symbols and other in symbols:
+                twins[known[one]], twins[known[other]] = known[other], known[one]
+        self.twin_of = self._tensor(twins)
 
     def _load_protected(self, tokenizer: Tokenizer, protected: Sequence[str]) -> None:
         """Hashes of the labels that must not be written, as far as the vocabulary can."""
@@ -198,15 +204,20 @@ class Composer:
 
         chance = torch.where(uniform(batch) < style.exchange_samples, uniform(batch), 0.0)
         # Consistent samples draw once per symbol, so that x stays the same letter throughout.
-        table = uniform(batch, max(len(self.members), 1), 2)
-        same = table[owner, self.rank_of[old]]  # (S, 2)
-        own_draw = uniform(len(rows), 2)
+        table = uniform(batch, max(len(self.members), 1), 4)
+        same = table[owner, self.rank_of[old]]  # (S, 4)
+        own_draw = uniform(len(rows), 4)
         consistent = (uniform(batch) < style.consistent_samples)[owner, None]
         draw = torch.where(consistent, same, own_draw)
         change = free & (draw[:, 0] < chance[owner])
+        kind = self._mix_letters(kind, draw[:, 2], uniform(batch) < style.letter_samples, owner)
         spot = torch.searchsorted(self.steps, (kind.clamp_min(0) + draw[:, 1]).double())
         new = self.members[spot.clamp_max(len(self.members) - 1)] if len(self.members) else old
         classes = torch.where(change, new, old)
+        twins = (uniform(batch) < style.twin_samples)[owner] & (draw[:, 3] < 0.5)
+        twins &= own & (self.slot_fit[rows] == Fit.NATURAL)
+        classes = torch.where(twins, self.twin_of[classes], classes)
+        change = classes != old
         changed = tokens.clone()
         changed[owner, position, 0] = torch.where(
             change, self.class_symbol[classes], tokens[owner, position, 0]
@@ -214,3 +225,11 @@ class Composer:
         refused = torch.isin(self._hash(changed), self.protected)  # (B,)
         classes = torch.where(refused[owner], old, classes)
         return classes, torch.where(refused[:, None, None], tokens, changed)
+
+    def _mix_letters(self, kind: Tensor, draw: Tensor, mixed: Tensor, owner: Tensor) -> Tensor:
+        """Kinds (S,), where letters of the `mixed` samples (B,) are of any letter kind."""
+        if not len(self.letter_kinds):
+            return kind
+        letter = torch.isin(kind, self.letter_kinds) & mixed[owner]
+        other = self.letter_kinds[(draw * len(self.letter_kinds)).long()]
+        return torch.where(letter, other, kind)

@@ -65,6 +65,11 @@ def is_protected(tokens: Sequence[str], protected: Collection[str]) -> bool:
     return " ".join(tokens) in protected and len(sat_split(tokens)) >= PROTECTED_LENGTH
 
 
+def two_bars(tokens: Sequence[str]) -> list[str]:
+    """CROHME writes a norm with single bars; nobody can see the difference."""
+    return [bar for token in tokens for bar in (("|", "|") if token == "\\|" else (token,))]
+
+
 def cuts(tokens: Sequence[str]) -> Iterator[list[str]]:
     """Parts that are formulas themselves: sides of relations, and contents of groups."""
     depth = brackets = 0
@@ -103,7 +108,7 @@ def clean_formulas(
     for line in lines:
         try:
             plain = _OLD_WEIGHTS.sub(r"\\rm", _WEIGHTS.sub(r"\\mathrm", line))
-            tokens = normalize(plain, CONVENTION)
+            tokens = two_bars(normalize(plain, CONVENTION))
         except GryphoneError:
             dropped["not readable as LaTeX"] += 1
             continue

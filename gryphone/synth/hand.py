@@ -148,7 +148,8 @@ class Hand:
         bar = self.slots.fit == Fit.BAR
         root = self.slots.fit == Fit.ROOT
         extent = self.glyphs.extents[chosen].clamp_min(1e-3)
-        wide = bar | root
+        frame = self.slots.fit == Fit.FRAME
+        wide = bar | root | frame
         across = torch.where(wide, width / extent[:, 0], scale[:, 0])
         # A bar's own waviness grows with it, up to a point.
         flat = torch.minimum(across, 0.16 / extent[:, 1])
@@ -190,7 +191,8 @@ class Hand:
         s, style = self.slots, self.style
         count = len(s.classes)
         writer = (self.uniform(s.size) * self.glyphs.writers).long()[s.owner]
-        alone = self.uniform(count) >= style.same_writer
+        mixed = (self.uniform(s.size) >= style.one_writer)[s.owner]
+        alone = mixed | (self.uniform(count) >= style.same_writer)
         # No glyph has this writer, so the search falls back on everybody.
         writer = torch.where(alone, self.glyphs.writers, writer)
         by_writer = self.glyphs.of_writer(s.classes, writer, self.uniform(count))
@@ -198,6 +200,7 @@ class Hand:
         wanted = wanted + self.normal(count) * style.aspect_search
         by_shape = self.glyphs.of_aspect(s.classes, wanted)
         shaped = (s.fit == Fit.BAR) | (s.fit == Fit.ROOT) | (s.fit == Fit.DELIMITER)
+        shaped |= s.fit == Fit.FRAME
         return torch.where(shaped, by_shape, by_writer)
 
     def _scale(self, boxes: _Boxes, chosen: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,7 +213,7 @@ class Hand:
         jitter = torch.where(s.fit == Fit.BOX, jitter * factor, jitter)
         # The diagonal is the one size that suits an m, a 1, a minus sign and a dot alike.
         uniform = torch.hypot(boxes.width, boxes.height) / extent.norm(dim=1) * jitter
-        tall = (s.fit == Fit.DELIMITER) | (s.fit == Fit.ROOT)
+        tall = (s.fit == Fit.DELIMITER) | (s.fit == Fit.ROOT) | (s.fit == Fit.FRAME)
         # A root must not let go of its content: it shrinks half as readily as it grows.
         jitter = torch.where(s.fit == Fit.ROOT, jitter.clamp_min(0.97) ** 0.5, jitter)
         down = torch.where(tall, boxes.height * jitter / extent[:, 1], uniform)
@@ -241,7 +244,8 @@ class Hand:
         solid_right = torch.where(root, boxes.left + boxes.hook, boxes.right)
         first = ((boxes.left - low[s.owner]) / cell[s.owner]).floor().clamp(0, CELLS - 1).long()
         last = ((solid_right - low[s.owner]) / cell[s.owner]).ceil().clamp(1, CELLS).long()
-        number = (last - first).clamp_min(1) * (s.fit != Fit.BAR)
+        # Bars and frames claim no room: what they span does.
+        number = (last - first).clamp_min(1) * ((s.fit != Fit.BAR) & (s.fit != Fit.FRAME))
         room = number * cell[s.owner]
         need = torch.where(root, boxes.hook, width) + (padding[s.owner] * boxes.em)
         need = need + (room - (solid_right - boxes.left)).clamp_min(0) * gap[s.owner]
@@ -263,8 +267,9 @@ class Hand:
         begin, end = moved(boxes.left), moved(boxes.right)
         over = style.overhang + self.normal(len(begin), 2) * style.overhang_spread
         over = over.clamp_min(-0.15)
-        begin = begin - torch.where(s.fit == Fit.BAR, over[:, 0], 0.0)
-        end = end + torch.where((s.fit == Fit.BAR) | root, over[:, 1], 0.0)
+        spans = (s.fit == Fit.BAR) | (s.fit == Fit.FRAME)
+        begin = begin - torch.where(spans, over[:, 0], 0.0)
+        end = end + torch.where(spans | root, over[:, 1], 0.0)
         return (begin + end) / 2, (end - begin).clamp_min(0.05)
 
     def _place(

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, pack
 from gryphone.synth.symbols import FUNCTIONS, words
 
 # Spellings of the segmentation and of Detexify that the `crohme` convention writes otherwise.
-_ALIASES = {
+ALIASES = {
     "\\lt": "<",
     "\\gt": ">",
     "COMMA": ",",
@@ -46,7 +47,14 @@ def from_inks(samples: Iterable[Sample | Unreadable]) -> Iterator[GlyphSample]:
         for glyph in ink.glyphs:
             strokes = tuple(ink.strokes[i] for i in glyph.strokes)
             if strokes:
-                yield GlyphSample(_ALIASES.get(glyph.label, glyph.label), strokes, ink.writer)
+                writer = ink.writer or _session(sample.id)
+                yield GlyphSample(ALIASES.get(glyph.label, glyph.label), strokes, writer)
+
+
+def _session(name: str) -> str | None:
+    """Inks without a writer's name are numbered within a session (`200923-1254-13`): one hand."""
+    found = re.fullmatch(r"(?:.*/)?(\d+-\d+)-\d+(?:\.inkml)?", name)
+    return found[1] if found else None
 
 
 def from_detexify(path: Path) -> Iterator[GlyphSample]:
@@ -61,19 +69,23 @@ def from_detexify(path: Path) -> Iterator[GlyphSample]:
                 raise DataError(f"{path}, line {number}: not a Detexify drawing") from error
             name = name.replace("\\mathds{", "\\mathbb{")
             if name not in _SKIP and strokes:
-                yield GlyphSample(_ALIASES.get(name, name), strokes)
+                yield GlyphSample(ALIASES.get(name, name), strokes)
 
 
 def build_bank(
     written: Sequence[GlyphSample],
     drawn: Sequence[GlyphSample],
+    traced: Sequence[GlyphSample] = (),
     *,
     enough: int = 60,
     generator: np.random.Generator,
 ) -> GlyphBank:
-    """Clean and pack glyphs: `written` ones, `drawn` ones for classes with fewer than `enough`,
-    then what neither has, put together from their letters and dots."""
-    kept = clean(written)
+    """Clean and pack glyphs: `written` and `traced` ones, `drawn` ones for classes with fewer than
+    `enough`, then what none has, put together from their letters and dots.
+
+    Traced glyphs are cleaned by themselves: thinning has its own outliers and stroke counts.
+    """
+    kept = clean(written) + clean(traced, spread=3.0)
     have: dict[str, int] = {}
     for glyph in kept:
         have[glyph.label] = have.get(glyph.label, 0) + 1
@@ -96,9 +108,17 @@ def _made_up(
         if len(glyph.strokes) == 2:  # a j without its dot
             body = max(glyph.strokes, key=lambda s: float(np.ptp(s[:, 1])))
             yield GlyphSample("J", (body,), glyph.writer)
+    for glyph in bank.get("2", ()) if "?" not in bank else ():
+        if len(glyph.strokes) == 1:
+            yield GlyphSample("?", _question_mark(glyph.strokes[0]), glyph.writer)
     for name, parts in _COMPOSED.items():
         if name not in bank and all(part in bank or part == "\\" for part, *_ in parts):
             yield from _compose(name, parts, bank, 400, generator)
+    for wide in np.exp(np.linspace(-1.2, 1.0, 30)) if "\\binom" not in bank else ():
+        edge = 0.16 * min(wide, 1.5)  # brackets of every aspect: a frame looks for its shape
+        parts = (("(", 0, 0, edge, 1), (")", wide - edge, 0, wide, 1))
+        if "(" in bank and ")" in bank:
+            yield from _compose("\\binom", parts, bank, 10, generator)
     for name in FUNCTIONS:
         word = name[1:]
         if name not in bank and all(letter in bank for letter in word):
@@ -115,6 +135,21 @@ _COMPOSED: dict[str, tuple[_Part, ...]] = {
     "Q": (("0", 0, 0, 0.8, 1), ("\\", 0.5, 0.7, 0.95, 1.1)),
 }
 _TAIL = (np.array([[0.0, 0.0], [0.55, 0.6], [1.0, 1.0]]),)
+
+
+def _question_mark(two: Array) -> tuple[Array, ...]:
+    """A two without its foot, and a dot below."""
+    low, high = two.min(axis=0), two.max(axis=0)
+    size = float((high - low).max())
+    corner = int((two[:, 1] - two[:, 0]).argmax())  # bottom left, where the foot begins
+    hook = two[: max(corner, 2)].copy()
+    # The diagonal ends in the middle, going straight down.
+    end = (low[0] + high[0]) / 2
+    fall = np.clip((hook[:, 1] - low[1]) / max(size, 1e-9) - 0.45, 0, None)
+    hook[:, 0] = np.where(fall > 0, np.maximum(hook[:, 0], end - 0.1 * size), hook[:, 0])
+    hook[:, 1] = low[1] + (hook[:, 1] - low[1]) * 0.8
+    dot = np.array([[0.0, 0.0], [0.03, 0.02]]) * size + np.array([end, low[1] + 1.02 * size])
+    return hook, dot
 
 
 def _spell(word: str) -> tuple[_Part, ...]:

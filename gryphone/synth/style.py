@@ -14,8 +14,11 @@ class Style:
     exchange_samples: float = 0.8  # share of samples in which symbols are exchanged
     consistent_samples: float = 0.6  # of those: equal symbols stay equal
     uniform_share: float = 0.25  # new symbols: drawn evenly from their kind, else by frequency
+    letter_samples: float = 0.12  # share in which small, capital and Greek letters mix
+    twin_samples: float = 0.25  # share in which x becomes X, a low dot a high one, or back
     # By whom
-    same_writer: float = 0.9  # share of slots that look for the sample's writer first
+    one_writer: float = 0.65  # share of samples in one writer's hand; the others mix the bank
+    same_writer: float = 0.95  # of those: share of slots that look for the writer's glyph first
     # Sizes
     mess: float = 0.35  # of the log of a factor on the spreads from symbol to symbol, per sample
     size_spread: float = 0.155  # of the log size of each glyph

@@ -13,6 +13,7 @@ class Fit(IntEnum):
     DELIMITER = 2  # spans the box's height: brackets
     ROOT = 3  # fills the box; the hook keeps its width, the bar takes the rest
     BOX = 4  # keeps its aspect inside an explicit box: big operators, wide accents
+    FRAME = 5  # fills the box both ways: the two brackets of a binomial coefficient
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -24,17 +25,50 @@ DIGITS = tuple(string.digits)
 LOWER = tuple(string.ascii_lowercase)
 UPPER = tuple(string.ascii_uppercase)
 GREEK = words(
-    r"""\alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \kappa \lambda
-    \mu \nu \xi \pi \rho \sigma \tau \phi \varphi \chi \psi \omega
-    \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Phi \Psi \Omega"""
+    r"""\alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \vartheta \iota \kappa
+    \lambda \mu \nu \xi \pi \varpi \rho \varrho \sigma \varsigma \tau \upsilon \phi \varphi \chi
+    \psi \omega \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Upsilon \Phi \Psi \Omega"""
 )
-OPERATORS = words(r"""+ - \times \pm \mp \div \cdot * \oplus \otimes \cup \cap""")
+OPERATORS = words(
+    r"""+ - \times \pm \mp \div \cdot * \oplus \otimes \ominus \odot \cup \cap \wedge \vee \circ
+    \bullet \star \setminus \sqcup \sqcap \uplus \boxtimes \boxplus \diamond \ltimes \rtimes"""
+)
 RELATIONS = words(
-    r"""= < > \leq \geq \neq \approx \equiv \sim \simeq \cong \propto \in
-    \subset \subseteq \rightarrow"""
+    r"""= < > \leq \geq \neq \approx \equiv \sim \simeq \cong \propto \in \notin \ni
+    \subset \subseteq \supset \supseteq \subsetneq \ll \gg \prec \succ \preceq \succeq \lesssim
+    \gtrsim \leqslant \geqslant \perp \models \vdash \asymp \doteq \triangleq \sqsubseteq"""
 )
+ARROWS = words(
+    r"""\rightarrow \leftarrow \Rightarrow \Leftrightarrow \mapsto \longrightarrow \leftrightarrow
+    \Longrightarrow \longmapsto \hookrightarrow \rightleftharpoons \Longleftrightarrow
+    \rightharpoonup \longleftrightarrow \rightrightarrows"""
+)
+SIGNS = words(
+    r"""\infty \partial \nabla \forall \exists \hbar \ell \aleph \emptyset \varnothing \neg \top
+    \bot \angle \triangle \square \dagger \# \% \Re \Im \imath \jmath \wp \P \S \&
+    \natural \flat \sharp \intercal \diamondsuit \heartsuit \bigstar \surd \therefore \because
+    \measuredangle \triangledown \bigtriangleup \bigcirc \ddagger"""
+)
+DOTS = words(r"\ldots \cdots")
 # Symbols that may stand in for one another without changing the structure around them.
-KINDS: tuple[tuple[str, ...], ...] = (DIGITS, LOWER, UPPER, GREEK, OPERATORS, RELATIONS)
+KINDS: tuple[tuple[str, ...], ...] = (
+    DIGITS,
+    LOWER,
+    UPPER,
+    GREEK,
+    OPERATORS,
+    RELATIONS,
+    ARROWS,
+    SIGNS,
+    DOTS,
+)
+LETTER_KINDS = (KINDS.index(LOWER), KINDS.index(UPPER), KINDS.index(GREEK))
+# Told apart by their size or height alone: a reader who trusts the context gets these wrong.
+TWINS: tuple[tuple[str, str], ...] = (
+    *((letter, letter.upper()) for letter in "ckmopsuvwxyz"),
+    (".", "\\cdot"),
+    DOTS,  # type: ignore[arg-type]
+)
 
 _BIG = words(
     r"""\sum \prod \coprod \int \iint \iiint \oint \bigcup \bigcap \bigoplus \bigotimes
@@ -69,6 +103,7 @@ DRAWN_AS = {
     "\\overrightarrow": "\\rightarrow",
     "\\dot": ".",
     "\\check": "\\vee",
+    "\\not": "/",
 }
 _FITS: dict[str, Fit] = {
     "\\frac": Fit.BAR,
@@ -85,6 +120,8 @@ _FITS: dict[str, Fit] = {
     "\\ddot": Fit.BOX,
     "\\check": Fit.BOX,
     "\\sqrt": Fit.ROOT,
+    "\\binom": Fit.FRAME,
+    "\\not": Fit.BOX,
     **dict.fromkeys(_BIG, Fit.BOX),
     **dict.fromkeys(DELIMITERS, Fit.DELIMITER),
 }

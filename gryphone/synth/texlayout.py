@@ -26,6 +26,9 @@ Pairs = Sequence[tuple[str, str]]
 _OPENERS = "{^_["
 _WITH_LIMITS = BIG_OPERATORS | {"\\lim", "\\max", "\\min", "\\sup", "\\inf", "\\limsup", "\\liminf"}
 
+# What TeX sets with words or room of its own.
+_SPELT = {"\\mod": "\\operatorname{mod}"}
+
 _PREAMBLE = r"""\documentclass{article}
 \usepackage{amsmath,amssymb}
 \batchmode
@@ -85,7 +88,9 @@ def matched_brackets(pairs: Pairs) -> dict[int, int]:
             if mark in "{[":
                 levels.append([])
         level = levels[-1]
-        if level and BRACKET_PAIRS.get(pairs[level[-1]][0]) == symbol:
+        # Two bars at once open a norm: the second one closes nothing.
+        doubled = symbol == "|" and bool(level) and level[-1] == at - 1
+        if level and not doubled and BRACKET_PAIRS.get(pairs[level[-1]][0]) == symbol:
             partner[level.pop()] = at
         elif symbol in BRACKET_PAIRS:
             level.append(at)
@@ -135,7 +140,7 @@ def to_tex(pairs: Pairs, choose: random.Random) -> str:
             text.append("\\right")
         if symbol == "\\frac" and big_fractions and not depths[at][0]:
             symbol = "\\dfrac"
-        text += [symbol, " "]
+        text += [_SPELT.get(symbol, symbol), " "]
         if symbol in BIG_OPERATORS and at + 1 < len(pairs) and pairs[at + 1][1][:1] in ("^", "_"):
             if symbol.endswith("int"):
                 text.append("\\limits" if over_limits else "")

@@ -1,0 +1,38 @@
+# `make demo` and `make test` do all the set-up on a fresh machine, in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint style bench bench-train setup
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/gryphone demo
+
+test: $(READY)
+	$(BIN)/pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+style: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Packing, loading and drawing rates on the CPU.
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py
+
+# Training speed of `paper` and `ink` on the GPU; needs packed/train.parquet (see docs/training.md).
+bench-train: $(READY)
+	$(BIN)/python benchmarks/bench_train.py

@@ -1,0 +1,273 @@
+"""From distributions to an answer: well-formed, voted for, weighed, and placed on the input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from gryphone import hints, locate
+from gryphone.confidence import calibrated, symbol_features, whole_features, witnesses
+from gryphone.decoding import Constraint, Decoded, Watch
+from gryphone.latex.validity import is_valid
+from gryphone.options import Ask, Step
+from gryphone.result import Alternative, Box, Result, Symbol, write_latex
+from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from gryphone.recognize import Encoded, Looked, Recognizer
+
+INKLESS = (EMPTY, "&", r"\\")
+RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
+
+
+def answer(encoded: Encoded, ask: Ask, began: float) -> Result:
+    """Answer one question about one input."""
+    looked, recognizer = encoded.looked, encoded.looked.recognizer
+    deadline = None if ask.deadline_ms is None else began + ask.deadline_ms / 1000 - RESERVE
+    options = recognizer.decode_options(ask)
+    constraint = _constraint(encoded, ask, deadline)
+    owners = np.full(ask.decodes, encoded.index)
+    decodes = looked.decode(
+        owners,
+        np.arange(ask.decodes),
+        options,
+        None if constraint is None else [constraint] * ask.decodes,
+        deadline,
+        _watch(recognizer, ask),
+    )
+    return _result(encoded, ask, decodes, time.perf_counter() - began)
+
+
+def answer_batch(looked: Looked, ask: Ask) -> list[Result]:
+    """Answer the same unconstrained question about every input of a batch.
+
+    The draws are those of a single input, so a batch gives the answers that single calls give.
+    """
+    if ask.constrained or ask.on_step is not None:
+        return [encoded.answer(ask) for encoded in looked.each()]
+    owners = np.repeat(np.arange(len(looked.inks)), ask.decodes)
+    keys = np.tile(np.arange(ask.decodes), len(looked.inks))
+    decodes = looked.decode(owners, keys, looked.recognizer.decode_options(ask))
+    seconds = (time.perf_counter() - looked.began) / len(looked.inks)
+    return [
+        _result(encoded, ask, decodes[i * ask.decodes : (i + 1) * ask.decodes], seconds)
+        for i, encoded in enumerate(looked.each())
+    ]
+
+
+def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constraint | None:
+    """What the question fixes; the lengths of a hint's runs are chosen by trying them."""
+    if not ask.constrained:
+        return None
+    looked, recognizer = encoded.looked, encoded.looked.recognizer
+    length = recognizer.checkpoint.config.length
+    convention = str(recognizer.checkpoint.facts.get("convention", "crohme"))
+
+    def build(hint: hints.Hint | None = None, runs: Sequence[int] = ()) -> Constraint:
+        options = hints.blank(recognizer.tokenizer, length)
+        shown = np.zeros(length, dtype=bool)
+        if ask.allowed is not None:
+            hints.apply_allowed(options, recognizer.tokenizer, ask.allowed)
+        if hint is not None:
+            hint.apply(options, shown, runs)
+        if ask.remask or ask.given is not None:
+            free = {*ask.remask, *ask.lock}
+            hints.keep_rows(options, shown, _given(encoded, ask).ids, free)
+        hints.apply_lock(options, shown, recognizer.tokenizer, ask.lock)
+        return hints.constraint(options, shown)
+
+    if ask.hint is None:
+        return build()
+    hint = hints.Hint(ask.hint, recognizer.tokenizer, convention)
+    first = looked.decode(
+        np.array([encoded.index]),
+        np.zeros(1, dtype=np.int64),
+        replace(recognizer.decode_options(ask), steps=1),
+    )[0]
+    tried = [build(hint, runs) for runs in hint.lengths(len(first.ids))]
+    if len(tried) == 1:
+        return tried[0]
+    few = replace(recognizer.decode_options(ask), steps=min(4, ask.total_steps))
+    owners = np.full(len(tried), encoded.index)
+    found = looked.decode(owners, np.zeros(len(tried), dtype=np.int64), few, tried, deadline)
+    scores = [_plausibility(d, first) for d in found]
+    return tried[int(np.argmax(scores))]
+
+
+def _given(encoded: Encoded, ask: Ask) -> Result:
+    """The earlier answer that a question builds on."""
+    if ask.given is not None:
+        return ask.given
+    plain = replace(ask, remask=(), lock={}, on_step=None, n_best=1, samples=1, boxes=False)
+    return answer(encoded, plain, time.perf_counter())
+
+
+def _plausibility(found: Decoded, first: Decoded) -> float:
+    """How well an answer fits the ink: its own log-probs, and those before anything was known."""
+    total = float(found.log_probs.sum())
+    for s, distribution in enumerate(first.distributions):
+        n = min(len(found.ids) + 1, len(distribution))
+        ids = np.append(found.ids[:, s], PAD_ID)[:n]
+        total += float(np.maximum(distribution[np.arange(n), ids], -12).sum())
+    return total
+
+
+def _watch(recognizer: Recognizer, ask: Ask) -> Watch | None:
+    if ask.on_step is None:
+        return None
+    call = ask.on_step
+
+    def watch(step: int, sample: int, ids: np.ndarray, masked: np.ndarray) -> None:
+        tokens = recognizer.tokenizer.decode(np.where(ids == MASK_ID, PAD_ID, ids))
+        count = len(recognizer.tokenizer.rows(np.where(ids == MASK_ID, PAD_ID, ids)))
+        hidden = tuple(np.flatnonzero(masked[:count]).tolist())
+        call(Step(step, ask.total_steps, write_latex(tokens), tuple(tokens), hidden, sample))
+
+    return watch
+
+
+def project(recognizer: Recognizer, decoded: Decoded) -> Decoded:
+    """The most probable well-formed answer under the last step's distributions."""
+    ids = np.asarray(recognizer.grammar.best(list(decoded.distributions)), dtype=np.int64)
+    places = np.arange(len(ids))
+    log_probs = np.stack([d[places, ids[:, s]] for s, d in enumerate(decoded.distributions)], 1)
+    return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, -30.0))
+
+
+def _result(encoded: Encoded, ask: Ask, raw: Sequence[Decoded], seconds: float) -> Result:
+    """Vote, weigh and place."""
+    began = time.perf_counter()
+    recognizer = encoded.looked.recognizer
+    decodes = [project(recognizer, d) for d in raw]
+    votes: dict[bytes, list[Decoded]] = {}
+    for d in decodes:
+        votes.setdefault(d.ids.tobytes(), []).append(d)
+    groups = sorted(votes.values(), key=lambda g: (-len(g), -max(d.log_probs.sum() for d in g)))
+    best = max(groups[0], key=lambda d: float(d.log_probs.sum()))
+    facts = recognizer.checkpoint.facts
+    share = len(groups[0]) / len(decodes)
+    seen = witnesses(best.ids, decodes)
+    whole = float(calibrated(whole_features(seen, share), facts, "whole"))
+    each = calibrated(symbol_features(seen), facts, "symbol")
+    boxes = _boxes(encoded, best.ids) if ask.boxes else [None] * len(best.ids)
+    tokens = recognizer.tokenizer.decode(best.ids)
+    rows = recognizer.tokenizer.rows(best.ids)
+    symbols = tuple(
+        Symbol(
+            i,
+            row[0],
+            "".join(row[1:]),
+            float(each[i]),
+            _others(recognizer, best, i, ask.alternatives),
+            boxes[i],
+        )
+        for i, row in enumerate(rows)
+    )
+    warnings = []
+    if len(best.ids) >= recognizer.checkpoint.config.length - 1:
+        warnings.append("the formula may be longer than the model's canvas")
+    if whole < 0.1:
+        warnings.append("this may be no formula, or one that the model cannot read")
+    return Result(
+        latex=write_latex(tokens),
+        tokens=tuple(tokens),
+        confidence=whole,
+        symbols=symbols,
+        n_best=_n_best(recognizer, groups, best, ask.n_best),
+        steps=max(d.steps for d in decodes),
+        seconds=seconds + time.perf_counter() - began,
+        seed=ask.seed,
+        name=encoded.ink.id,
+        warnings=tuple(warnings),
+        ids=best.ids,
+    )
+
+
+def _others(
+    recognizer: Recognizer, best: Decoded, place: int, count: int
+) -> tuple[tuple[str, float], ...]:
+    """The most probable other symbols of one position."""
+    log_probs = best.distributions[0][place]
+    order = np.argsort(-log_probs, kind="stable")[: count + 3]
+    names = recognizer.tokenizer.vocabularies[0]
+    return tuple(
+        (names.token(int(k)), float(np.exp(log_probs[k])))
+        for k in order
+        if k not in (PAD_ID, MASK_ID, best.ids[place, 0]) and np.isfinite(log_probs[k])
+    )[:count]
+
+
+def _n_best(
+    recognizer: Recognizer, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int
+) -> tuple[Alternative, ...]:
+    """Distinct answers of the decodes by their votes, then the best single exchanges of a symbol.
+
+    An exchange weighs as much as the answer it changes times the odds of the two symbols.
+    """
+    total = sum(len(g) for g in groups)
+    weights: dict[tuple[str, ...], float] = {}
+    for group in groups:
+        weights[tuple(recognizer.tokenizer.decode(group[0].ids))] = len(group) / total
+    if count > 1:
+        lead = len(groups[0]) / total
+        for odds, ids in _exchanges(best, 4 * count):
+            if len(weights) >= 2 * count:
+                break
+            tokens = tuple(recognizer.tokenizer.decode(ids))
+            if tokens not in weights and is_valid(tokens):
+                weights[tokens] = lead * odds
+    kept = sorted(weights.items(), key=lambda item: -item[1])[:count]
+    mass = sum(weights.values())
+    return tuple(Alternative(write_latex(tokens), w / mass) for tokens, w in kept)
+
+
+def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
+    """The answer with one symbol exchanged, the likeliest exchanges first."""
+    found = []
+    log_probs = best.distributions[0]
+    for place in range(len(best.ids)):
+        chosen = best.ids[place, 0]
+        for other in np.argsort(-log_probs[place], kind="stable")[:4]:
+            odds = log_probs[place, other] - log_probs[place, chosen]
+            if other not in (PAD_ID, MASK_ID, chosen) and np.isfinite(odds):
+                found.append((float(np.exp(min(odds, 0.0))), place, int(other)))
+    found.sort(reverse=True)
+    out = []
+    for odds, place, other in found[:count]:
+        ids = best.ids.copy()
+        ids[place, 0] = other
+        out.append((odds, ids))
+    return out
+
+
+def _boxes(encoded: Encoded, ids: np.ndarray) -> list[Box | None]:
+    """Where each token's ink is, in the coordinates of the input."""
+    looked, ink = encoded.looked, encoded.ink
+    model, canvas = looked.recognizer.checkpoint.model, looked.recognizer.checkpoint.config.canvas
+    boxes: list[Box | None] = [None] * len(ids)
+    if looked.recognizer.checkpoint.config.dense or not len(ids):
+        return boxes
+    names = [row[0] for row in looked.recognizer.tokenizer.rows(ids)]
+    inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
+    writes = ~torch.tensor(inkless)
+    device = encoded.memory.features.device
+    padded = np.concatenate([ids, np.full((1, ids.shape[1]), PAD_ID)])
+    score = locate.evidence(model, encoded.memory, torch.from_numpy(padded).to(device))[:-1].cpu()
+    first = sum(len(other.strokes) for other in looked.inks[: encoded.index])
+    numbers = range(first, first + len(ink.strokes))
+    strokes = locate.strokes_on_patches(
+        looked.pixels, looked.patches, canvas, encoded.index, numbers
+    )
+    owners = np.array(locate.assign(score, strokes, writes))
+    for token in range(len(ids)):
+        points = [ink.strokes[s] for s in np.flatnonzero(owners == token)]
+        if points:
+            both = np.concatenate(points)
+            (left, top), (right, bottom) = both.min(0), both.max(0)
+            boxes[token] = (float(left), float(top), float(right), float(bottom))
+    return boxes

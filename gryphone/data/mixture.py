@@ -1,0 +1,123 @@
+"""Where training samples come from: real ink, the synthesiser, and their shares of a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from gryphone.config import SourceConfig, TrainConfig
+from gryphone.data.align import Agreement
+from gryphone.data.packed import Packed
+from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
+from gryphone.errors import ConfigError, DataError
+from gryphone.tokens import Tokenizer, build_tokenizer, tokenizer_from_dict
+
+Report = Callable[[str], None]
+
+
+class Source(Protocol):
+    """Anything that can make training samples out of random numbers."""
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """`count` fresh samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """Real ink, drawn uniformly."""
+
+    store: InkStore
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """`count` inks, with replacement."""
+        index = torch.randint(
+            len(self.store), (count,), generator=generator, device=generator.device
+        )
+        return self.store.batch(index)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several sources in fixed shares of every batch."""
+
+    sources: tuple[Source, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sources: list[Source], weights: list[float], batch: int) -> Mixture:
+        """Shares proportional to the weights; rounding goes to the heaviest source."""
+        counts = [int(batch * w / sum(weights)) for w in weights]
+        counts[weights.index(max(weights))] += batch - sum(counts)
+        return cls(tuple(sources), tuple(counts))
+
+    def sample(self, generator: torch.Generator) -> TrainingBatch:
+        """One micro-batch."""
+        pairs = zip(self.sources, self.counts, strict=True)
+        return concatenate([s.sample(n, generator) for s, n in pairs if n])
+
+
+def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
+    """Leave out the samples that a source's settings exclude, and say how many."""
+    unwanted = set(source.without)
+    keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
+    if not source.contradicting:
+        keep &= packed.agreement != Agreement.CONTRADICTS
+    if keep.all():
+        return packed
+    report(f"{source.path}: {(~keep).sum()} of {len(packed)} samples left out by its settings")
+    return packed.select(keep)
+
+
+def load_sources(
+    config: TrainConfig, device: torch.device, report: Report
+) -> tuple[Mixture, Tokenizer, dict[str, InkStore]]:
+    """Training sources, the tokenizer (built from them unless one is named) and validation sets."""
+    inks: dict[int, Packed] = {
+        i: choose(load_packed(Path(s.path), config.convention), s, report)
+        for i, s in enumerate(config.sources)
+        if s.kind == "ink"
+    }
+    if config.tokenizer:
+        try:
+            tokenizer = tokenizer_from_dict(json.loads(Path(config.tokenizer).read_text()))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read tokenizer {config.tokenizer}: {error}") from error
+    else:
+        labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
+        tokenizer = build_tokenizer(config.scheme, labels)
+    sources = [
+        StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
+        if s.kind == "ink"
+        else synth_source(s, tokenizer, device)
+        for i, s in enumerate(config.sources)
+    ]
+    weights = [s.weight for s in config.sources]
+    validation = {}
+    for name, path in config.validation.items():
+        packed = load_packed(Path(path), config.convention)
+        validation[name] = InkStore.of(
+            packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
+        )
+    return Mixture.of(sources, weights, config.batch), tokenizer, validation
+
+
+def synth_source(config: SourceConfig, tokenizer: Tokenizer, device: torch.device) -> Source:
+    """A composer of synthetic ink."""
+    from gryphone.synth.source import SynthSource
+
+    return SynthSource.load(Path(config.path), Path(config.glyphs), tokenizer, device)
+
+
+def read_unseen(config: TrainConfig) -> dict[str, set[str]]:
+    """The ids of validation samples whose formula no training ink has."""
+    try:
+        return {name: set(Path(p).read_text().split()) for name, p in config.unseen.items()}
+    except OSError as error:
+        raise DataError(f"cannot read a list of unseen samples: {error}") from error

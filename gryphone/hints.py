@@ -1,0 +1,193 @@
+r"""What the user knows about the answer, as constraints on decoding.
+
+Locks fix symbols by position. A hint is LaTeX with holes, `\frac{?}{...}`: `?` is one symbol and
+`...` any run of symbols. Allowed symbols restrict every position.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from gryphone.decoding import Constraint
+from gryphone.errors import ConfigError, GryphoneError, TokenError
+from gryphone.latex.lexer import tokenize
+from gryphone.latex.normalize import normalize
+from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
+
+ONE, RUN = "?", "..."
+MOST_HYPOTHESES = 24  # ways to share out the symbols among the runs of a hint
+_OPENING = "{^_["
+
+Lock = Mapping[int, str | Sequence[str]]
+
+
+def blank(tokenizer: Tokenizer, length: int) -> list[np.ndarray]:
+    """Options (length, V) per stream with nothing forbidden but MASK."""
+    sizes = [len(vocabulary) for vocabulary in tokenizer.vocabularies]
+    options = [np.ones((length, size), dtype=bool) for size in sizes]
+    for o in options:
+        o[:, MASK_ID] = False
+    return options
+
+
+def only(options: np.ndarray, place: int, token: int) -> None:
+    """Leave one option at a place, and nothing when it was forbidden before."""
+    kept = bool(options[place, token])
+    options[place] = False
+    options[place, token] = kept
+
+
+def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
+    """The id of a token, or an error that names the place and the nearest known tokens."""
+    vocabulary = tokenizer.vocabularies[stream]
+    if token not in vocabulary or token in vocabulary.tokens[:2]:
+        near = difflib.get_close_matches(token, vocabulary.tokens[2:], 3, 0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; `gryphone info` lists them"
+        raise TokenError(
+            f"{where}: {token!r} is not among the model's {len(vocabulary) - 2} "
+            f"{tokenizer.streams[stream]}{hint}"
+        )
+    return vocabulary.id(token)
+
+
+def apply_allowed(
+    options: Sequence[np.ndarray], tokenizer: Tokenizer, allowed: str | Iterable[str]
+) -> None:
+    """Forbid every symbol that is not allowed; a string is read as LaTeX tokens."""
+    names = tokenize(allowed) if isinstance(allowed, str) else list(allowed)
+    if not names:
+        raise ConfigError("allowed is empty; name at least one symbol")
+    mask = np.zeros(options[0].shape[1], dtype=bool)
+    mask[[PAD_ID, *(token_id(tokenizer, 0, name, "allowed") for name in names)]] = True
+    options[0][:] &= mask
+
+
+def apply_lock(
+    options: Sequence[np.ndarray], shown: np.ndarray, tokenizer: Tokenizer, lock: Lock
+) -> None:
+    """Fix symbols at positions; a value may be (symbol, modifier) to fix the structure as well."""
+    for place, value in lock.items():
+        where = f"lock[{place}]"
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(shown) - 1:
+            raise ConfigError(f"{where}: positions go from 0 to {len(shown) - 2}")
+        entries = [value] if isinstance(value, str) else list(value)
+        if not 1 <= len(entries) <= len(options):
+            raise ConfigError(f"{where}: give a symbol, or a pair (symbol, modifier)")
+        for stream, entry in enumerate(entries):
+            only(options[stream], place, token_id(tokenizer, stream, entry, where))
+        shown[place] = True
+    if lock:
+        options[0][: max(lock), PAD_ID] = False
+
+
+def keep_rows(
+    options: Sequence[np.ndarray], shown: np.ndarray, ids: np.ndarray, free: Iterable[int]
+) -> None:
+    """Fix the rows (n, S) of an earlier answer except the `free` positions, and its end."""
+    wanted = set(free)
+    wrong = sorted(p for p in wanted if not 0 <= p < len(ids))
+    if wrong:
+        raise ConfigError(f"remask: position {wrong[0]} is outside the answer's 0..{len(ids) - 1}")
+    for place, row in enumerate(ids):
+        if place in wanted:
+            options[0][place, PAD_ID] = False
+            continue
+        for stream, token in enumerate(row):
+            only(options[stream], place, int(token))
+        shown[place] = True
+    close(options, shown, len(ids))
+
+
+def close(options: Sequence[np.ndarray], shown: np.ndarray, length: int) -> None:
+    """End the answer after `length` tokens."""
+    for o in options:
+        only(o, length, PAD_ID)
+    options[0][:length, PAD_ID] = False
+    shown[length] = True
+
+
+class Hint:
+    """A parsed hint: rows with their holes."""
+
+    def __init__(self, source: str, tokenizer: Tokenizer, convention: str) -> None:
+        try:
+            tokens = _with_runs(tokenize(source))
+            rows = tokenizer.split(normalize(tokens, convention))
+        except GryphoneError as error:
+            raise ConfigError(f"hint {source!r}: {error}") from error
+        if not rows:
+            raise ConfigError("hint is empty; write LaTeX with ? for one symbol, ... for a run")
+        self.rows, self.tokenizer, self.source = rows, tokenizer, source
+        for symbol, *modifiers in rows:
+            if symbol not in (ONE, RUN):
+                token_id(tokenizer, 0, symbol, f"hint {source!r}")
+            for modifier in modifiers if symbol != RUN else ():
+                token_id(tokenizer, 1, modifier, f"hint {source!r}")
+        self.runs = sum(row[0] == RUN for row in rows)
+        # A run that carries structure marks needs a symbol to hang them on.
+        self.least = [int(bool("".join(row[1:]))) for row in rows if row[0] == RUN]
+
+    def lengths(self, guess: int) -> list[tuple[int, ...]]:
+        """Lengths of the runs worth trying when the answer has about `guess` tokens."""
+        if not self.runs:
+            return [()]
+        fixed = len(self.rows) - self.runs
+        total = max(guess - fixed, sum(self.least))
+        near = range(max(0, total - 2), total + 3)
+        found = [
+            split
+            for split in itertools.product(range(max(near) + 1), repeat=self.runs)
+            if sum(split) in near and all(n >= m for n, m in zip(split, self.least, strict=True))
+        ]
+        found.sort(key=lambda split: (abs(sum(split) - total), max(split) - min(split)))
+        return found[:MOST_HYPOTHESES]
+
+    def apply(self, options: Sequence[np.ndarray], shown: np.ndarray, runs: Sequence[int]) -> None:
+        """Write the hint, its runs of the given lengths, onto a canvas."""
+        place, lengths = 0, iter(runs)
+        for symbol, *modifiers in self.rows:
+            if symbol == RUN:
+                place = self._run(options, place, next(lengths), "".join(modifiers))
+                continue
+            if place >= len(shown) - 1:
+                raise ConfigError(f"hint {self.source!r} is longer than the model's canvas")
+            if symbol != ONE:
+                only(options[0], place, self.tokenizer.vocabularies[0].id(symbol))
+                shown[place] = True
+            for modifier in modifiers:
+                only(options[1], place, self.tokenizer.vocabularies[1].id(modifier))
+            place += 1
+        close(options, shown, place)
+
+    def _run(self, options: Sequence[np.ndarray], place: int, n: int, marks: str) -> int:
+        """A run of n symbols that opens and closes the groups written around it."""
+        if len(options) > 1 and n and marks:
+            names = self.tokenizer.vocabularies[1].tokens
+            opening = marks.rstrip("}]")
+            closing = marks[len(opening) :]
+            fits_first = np.array([name.startswith(opening) for name in names])
+            fits_last = np.array([name.endswith(closing) for name in names])
+            if n == 1:
+                fits_first = np.array([name == marks for name in names])
+            options[1][place] &= fits_first
+            options[1][place + n - 1] &= fits_last
+        return place + n
+
+
+def _with_runs(tokens: Sequence[str]) -> list[str]:
+    """Three dots in a row are one token."""
+    out: list[str] = []
+    for token in tokens:
+        out.append(token)
+        if out[-3:] == ["."] * 3:
+            out[-3:] = [RUN]
+    return out
+
+
+def constraint(options: Sequence[np.ndarray], shown: np.ndarray) -> Constraint:
+    """The finished constraint."""
+    return Constraint(tuple(options), shown)

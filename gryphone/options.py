@@ -1,0 +1,91 @@
+"""A question to the recogniser, checked once, where it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gryphone.errors import ConfigError
+from gryphone.result import Result
+
+DEFAULT_STEPS = 10
+MOST_STEPS = 50  # what a deadline alone may use up
+MOST_SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class Step:
+    """One refinement step as `on_step` sees it."""
+
+    number: int  # from 1
+    total: int
+    latex: str
+    tokens: tuple[str, ...]
+    masked: tuple[int, ...]  # positions that were hidden from this step
+    sample: int = 0  # which of the independent decodes
+
+
+@dataclass(frozen=True)
+class Ask:
+    r"""How to recognise.
+
+    steps: refinement steps (10; up to 50 where only a deadline is given). deadline_ms: answer
+    within that time from the call on. seed: the same seed gives the same answer. n_best: how many
+    alternatives to return; samples: independent decodes behind them (1, or 5 and more for n-best).
+    lock: {position: symbol} to keep. hint: LaTeX with holes, `?` one symbol and `...` any run.
+    remask: positions of `given` (an earlier result; without it, of a first answer) to solve again
+    while the rest stays. allowed: the only symbols to use. on_step: called with a Step.
+    alternatives: how many other symbols to list per position. boxes: say where each symbol sits.
+    """
+
+    steps: int | None = None
+    deadline_ms: float | None = None
+    seed: int = 0
+    n_best: int = 1
+    samples: int | None = None
+    lock: Mapping[int, str | Sequence[str]] = field(default_factory=dict)
+    hint: str | None = None
+    remask: Sequence[int] = ()
+    given: Result | None = None
+    allowed: str | Iterable[str] | None = None
+    on_step: Callable[[Step], None] | None = None
+    alternatives: int = 5
+    boxes: bool = True
+    method: str = "diffusion"
+
+    def __post_init__(self) -> None:
+        for name, value, most in (
+            ("steps", self.steps, 1000),
+            ("n_best", self.n_best, MOST_SAMPLES),
+            ("samples", self.samples, MOST_SAMPLES),
+        ):
+            if value is not None and not 1 <= value <= most:
+                raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")
+        if self.deadline_ms is not None and not self.deadline_ms > 0:
+            raise ConfigError(f"deadline_ms is {self.deadline_ms}; it must be above 0")
+        if self.alternatives < 0:
+            raise ConfigError(f"alternatives is {self.alternatives}; it must be 0 or more")
+        if self.hint is not None and (self.remask or self.given is not None):
+            raise ConfigError("a hint and remask cannot be combined; give one of them")
+        if self.allowed is not None and not isinstance(self.allowed, str):
+            object.__setattr__(self, "allowed", tuple(self.allowed))
+
+    @property
+    def total_steps(self) -> int:
+        """Refinement steps, the most that may be taken."""
+        if self.steps is not None:
+            return self.steps
+        return DEFAULT_STEPS if self.deadline_ms is None else MOST_STEPS
+
+    @property
+    def decodes(self) -> int:
+        """Independent stochastic decodes."""
+        if self.samples is not None:
+            return self.samples
+        return 1 if self.n_best == 1 else max(5, self.n_best)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether anything restricts the answer."""
+        known = self.lock or self.remask or self.given is not None
+        return bool(known) or self.hint is not None or self.allowed is not None

@@ -1,0 +1,157 @@
+"""Photo or scan to ink: what the pen would have recorded, so that one raster path serves both.
+
+decode.py opens the file, paper.py tells ink from paper, trace.py thins it and follows the lines.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.errors import InkError
+from gryphone.ink import DEFAULT_LIMITS, Ink
+from gryphone.photo.decode import Box, Grey, Picture, open_picture
+from gryphone.photo.paper import (
+    Levels,
+    darkness,
+    ink_levels,
+    ink_mask,
+    parts_of,
+    pen_width,
+    symbol_size,
+    without_dust,
+)
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["read_image"]
+
+FIRST_LOOK = 1_500_000  # pixels: enough to find the writing on any page
+PEN = 4.0  # pixels: pen width to work at, unless
+SYMBOL = 64.0  # symbols then come out smaller than this
+COARSE = 28.0  # pixels: smaller symbols are worth another look at the original
+SOFT = 0.25  # deviation of the smoothing, in pen widths
+LARGEST_ZOOM = 4.0
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Cleaned ink of a page: its darkness inside a box, and how large the writing is there."""
+
+    dark: Grey  # (H, W), 0 outside the kept ink
+    levels: Levels
+    box: tuple[float, float]  # left and top of `dark` in the picture
+    scale: float  # pixels of `dark` per pixel of the picture
+    width: float  # of the pen, in pixels of `dark`
+    symbol: float  # usual size of a symbol, likewise
+
+
+def read_image(source: "Path | bytes | Image | NDArray[Any]", *, name: str | None = None) -> Ink:
+    """Strokes of a photographed, scanned or drawn formula, in pixels of the image, y down.
+
+    Takes PNG, JPEG, WebP, TIFF and BMP files as a path or bytes, PIL images, and arrays of shape
+    (height, width[, channels]). Raises InkError for whatever holds no readable ink.
+    """
+    from gryphone.photo.trace import trace
+
+    name = name or (str(source) if isinstance(source, (str, Path)) else "image")
+    picture = open_picture(source, name)
+    writing = find_writing(picture)
+    zoom = working_zoom(writing)
+    mask = working_mask(writing, zoom)
+    lines = trace(mask, writing.width * zoom)
+    if len(lines) > DEFAULT_LIMITS.strokes:
+        raise InkError(f"{name}: {len(lines)} strokes; this is a texture, not writing")
+    if not lines:
+        raise InkError(f"{name}: no ink found; is the page empty or too faint?")
+    size = zoom * writing.scale
+    # Pixel centres lie at half coordinates in every resolution.
+    strokes = [(line + 0.5) / size + np.array(writing.box) for line in lines]
+    strokes.sort(key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min()))
+    return Ink(tuple(strokes), id=Path(name).stem or name)
+
+
+def working_mask(writing: Writing, zoom: float) -> NDArray[np.bool_]:
+    """The ink at working size, its edges and the pen's short skips smoothed."""
+    from scipy.ndimage import gaussian_filter
+
+    dark = gaussian_filter(_resized(writing.dark, zoom), SOFT * writing.width * zoom)
+    return ink_mask(dark, writing.levels)
+
+
+def working_zoom(writing: Writing) -> float:
+    """The resize after which pens and symbols are as large as tracing wants them."""
+    zoom = max(PEN / max(writing.width, 0.5), SYMBOL / writing.symbol)
+    return min(zoom, LARGEST_ZOOM)
+
+
+def find_writing(picture: Picture) -> Writing:
+    """Look at the whole page, then closer where the writing turns out to be small."""
+    width, height = picture.size
+    scale = min(1.0, (FIRST_LOOK / (width * height)) ** 0.5)
+    writing = _look(picture, (0, 0, width, height), scale)
+    if scale < 1 and writing.symbol < COARSE:
+        rows, columns = writing.dark.shape
+        left, top = writing.box
+        box = (int(left), int(top), *(int(v) for v in (left + columns / scale, top + rows / scale)))
+        closer = min(1.0, 2 * COARSE / writing.symbol * scale)
+        closer = min(closer, (2 * FIRST_LOOK / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
+        if closer > 1.2 * scale:
+            writing = _look(picture, (box[0], box[1], min(box[2], width), min(box[3], height)), closer)
+    return writing
+
+
+def _look(picture: Picture, box: Box, scale: float) -> Writing:
+    """Tell ink from paper inside a box of the picture, at one resolution."""
+    dark = darkness(picture.grey(box, scale))
+    levels = ink_levels(dark)
+    if levels is None:
+        raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")
+    mask = ink_mask(dark, levels)
+    width = pen_width(mask)
+    parts = parts_of(mask, dark)
+    keep = without_dust(parts, width, levels)
+    if not keep.any():
+        raise InkError(f"{picture.name}: no ink found, only specks; is the page empty or too faint?")
+    dark, (left, top) = _kept(dark, mask, parts.labels, keep, parts.boxes, width)
+    mask = ink_mask(dark, levels)
+    parts = parts_of(mask, dark)
+    width = pen_width(mask)
+    corner = (box[0] + left / scale, box[1] + top / scale)
+    return Writing(dark, levels, corner, scale, width, symbol_size(parts, width))
+
+
+def _kept(
+    dark: Grey,
+    mask: NDArray[np.bool_],
+    labels: NDArray[np.int32],
+    keep: NDArray[np.bool_],
+    boxes: NDArray[np.int64],
+    width: float,
+) -> tuple[Grey, tuple[int, int]]:
+    """Darkness around the kept pieces only, cropped; and the left and top of the crop."""
+    margin = round(width) + 2
+    left, top = (int(v) for v in np.maximum(boxes[keep, :2].min(0) - margin, 0))
+    right, bottom = (int(v) for v in boxes[keep, 2:].max(0) + margin)
+    here = slice(top, bottom), slice(left, right)
+    dropped = mask[here] & ~keep[labels[here]]
+    part = dark[here].copy()
+    if dropped.any():
+        from scipy.ndimage import binary_dilation
+
+        # With the soft edge of what goes, but never the edge of what stays.
+        part[binary_dilation(dropped, iterations=2) & ~keep[labels[here]]] = 0
+    return part, (left, top)
+
+
+def _resized(dark: Grey, zoom: float) -> Grey:
+    from PIL import Image
+
+    if abs(zoom - 1) < 0.02:
+        return dark
+    size = [max(3, round(side * zoom)) for side in dark.shape[::-1]]
+    resized = Image.fromarray(dark).resize((size[0], size[1]), Image.Resampling.BICUBIC)
+    return np.asarray(resized, dtype=np.float32)

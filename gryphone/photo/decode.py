@@ -1,0 +1,168 @@
+"""Any picture a user may have, as one plain grey image: the only place that knows file formats."""
+
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.errors import InkError
+from gryphone.ink import Limits, read_bytes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Grey = NDArray[np.float32]  # (H, W), 0 black to 255 white
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+Source = "Path | bytes | Image | NDArray[Any]"
+
+MEGAPIXELS = 64  # phones take up to 50; beyond it memory and time are an attack's, not a user's
+SMALLEST = 3  # pixels on a side: anything less cannot hold a symbol
+FILE_LIMITS = Limits(bytes=256 << 20)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded image in its reading orientation, from which any part can be taken as grey."""
+
+    image: "Image"
+    name: str
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.image.size
+
+    def grey(self, box: Box, scale: float) -> Grey:
+        """The part inside `box`, resized by `scale` (at most 1), light as the eye sees it."""
+        from PIL import Image
+
+        part = self.image.crop(box)
+        # Whole-number box averaging first: a tenth of the time of a true resize.
+        whole = int(1 / scale)
+        if whole > 1:
+            part = part.reduce(whole)
+        size = [max(1, round((high - low) * scale)) for low, high in zip(box, box[2:], strict=False)]
+        if tuple(size) != part.size and scale < 1:
+            part = part.resize((size[0], size[1]), Image.Resampling.BILINEAR)
+        return np.asarray(part, dtype=np.float32)
+
+
+def open_picture(source: Any, name: str) -> Picture:
+    """Decode a path, bytes, PIL image or array; every failure is one InkError."""
+    from PIL import Image
+
+    if isinstance(source, np.ndarray):
+        return Picture(_from_array(source, name), name)
+    if isinstance(source, Image.Image):
+        _check_size(source.size, name)
+        return Picture(_grey(_loaded(source, name)), name)
+    if isinstance(source, str):
+        source = Path(source)
+    if not isinstance(source, (Path, bytes)):
+        kind = type(source).__name__
+        raise InkError(f"{name}: {kind} is no image; give a path, bytes, PIL image or numpy array")
+    data, _ = read_bytes(source, name, FILE_LIMITS)
+    if not data:
+        raise InkError(f"{name}: the file is empty")
+    return Picture(_grey(_decoded(data, name)), name)
+
+
+def _decoded(data: bytes, name: str) -> "Image":
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            # The size is checked below, by our own limit.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data))
+    except Image.DecompressionBombError as error:
+        raise InkError(f"{name}: {error}; the limit is {MEGAPIXELS} megapixels") from error
+    except UnidentifiedImageError as error:
+        raise InkError(
+            f"{name}: not an image that can be read; use PNG, JPEG, WebP, TIFF or BMP"
+        ) from error
+    except Exception as error:  # Pillow's parsers raise what they like on damaged headers
+        raise InkError(f"{name}: damaged image: {error}") from error
+    _check_size(image.size, name)
+    return _loaded(image, name)
+
+
+def _check_size(size: tuple[int, int], name: str) -> None:
+    width, height = size
+    if width * height > MEGAPIXELS * 1_000_000:
+        raise InkError(
+            f"{name}: {width} x {height} is {width * height / 1e6:.0f} megapixels, the limit is "
+            f"{MEGAPIXELS}; make the image smaller"
+        )
+    if min(size) < SMALLEST:
+        raise InkError(f"{name}: {width} x {height} pixels is too small to hold a symbol")
+
+
+def _loaded(image: "Image", name: str) -> "Image":
+    """All pixels of the first frame, turned as the camera was held."""
+    from PIL import ImageOps
+
+    try:
+        if image.format == "JPEG" and image.mode == "RGB":
+            # The decoder gives luminance alone in a third of the time.
+            image.draft("L", image.size)
+        image.load()
+        turned = ImageOps.exif_transpose(image)
+    except Exception as error:  # Pillow's decoders raise what they like on damaged data
+        raise InkError(f"{name}: damaged image: {error}; save it again") from error
+    return turned if turned is not None else image
+
+
+def _grey(image: "Image") -> "Image":
+    """Eight-bit grey of any mode; transparent pixels show the paper."""
+    if image.mode.startswith(("I", "F")):
+        return _from_array(np.asarray(image), "image")
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        return _composited(image.convert("RGBA"))
+    return image if image.mode == "L" else image.convert("L")
+
+
+def _composited(image: "Image") -> "Image":
+    """On white, or on black where what is drawn is itself light (dark-mode clippings)."""
+    from PIL import Image
+
+    light = np.asarray(image.convert("RGB").convert("L"), dtype=np.float32)
+    alpha = np.asarray(image.getchannel("A"), dtype=np.float32) / 255
+    seen = float(alpha.sum())
+    drawn = float((light * alpha).sum()) / seen if seen else 255.0
+    clear = float(alpha.mean()) < 0.5
+    paper = 0.0 if clear and drawn > 200 else 255.0
+    return Image.fromarray((light * alpha + paper * (1 - alpha)).astype(np.uint8))
+
+
+def _from_array(array: NDArray[Any], name: str) -> "Image":
+    """(H, W), (H, W, 1|3|4) of bool, integers or floats; floats are 0 to 1, or 0 to 255."""
+    from PIL import Image
+
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 2, 3, 4)):
+        raise InkError(f"{name}: array of shape {array.shape}; expected (height, width[, 1 to 4])")
+    _check_size((array.shape[1], array.shape[0]), name)
+    if array.dtype == np.bool_:
+        array = array.astype(np.uint8) * np.uint8(255)
+    elif array.dtype != np.uint8:
+        if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
+            raise InkError(f"{name}: array of {array.dtype}; expected numbers")
+        array = _eight_bits(array.astype(np.float64), np.issubdtype(array.dtype, np.floating))
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    return _grey(Image.fromarray(np.ascontiguousarray(cast(NDArray[np.uint8], array))))
+
+
+def _eight_bits(values: NDArray[np.float64], is_float: bool) -> NDArray[np.uint8]:
+    """Bring whatever range the numbers use to 0..255."""
+    values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
+    top = float(values.max(initial=0.0))
+    if is_float:
+        full = 1.0 if top <= 1 else 255.0 if top <= 255 else top
+    else:
+        full = 255.0 if top <= 255 else 65535.0 if top <= 65535 else top
+    return (np.clip(values / full, 0, 1) * 255).astype(np.uint8)

@@ -1,0 +1,153 @@
+"""Paper away, ink stays: even light, threshold, ruled lines, dust. Works on grey images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.photo.decode import Grey
+
+Mask = NDArray[np.bool_]
+
+FAINTEST = 0.07  # ink must be this much darker than the paper around it (1 is black on white)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Darkness that separates ink from paper: sure ink, and ink where it touches sure ink."""
+
+    high: float
+    low: float
+
+
+def darkness(grey: Grey) -> Grey:
+    """How much darker than the paper around it each pixel is, 0 to 1; light ink is turned dark."""
+    if _light_on_dark(grey):
+        grey = 255 - grey
+    paper = np.maximum(_background(grey, 85), 16)
+    ratio = grey / paper
+    # The percentile lies above the paper's own level where the paper is noisy.
+    ratio /= max(float(np.median(ratio[::2, ::2])), 0.1)
+    return np.clip(1 - ratio, 0, 1, dtype=np.float32)
+
+
+def _light_on_dark(grey: Grey) -> bool:
+    """Ink is the tail of the deviations from the local level, on whichever side it lies."""
+    deviation = grey - _background(grey, 50)
+    return float((deviation.astype(np.float64) ** 3).mean()) > 0
+
+
+def _background(grey: Grey, percentile: float) -> Grey:
+    """The level of the paper: a percentile in each of about 40 blocks along the longer side."""
+    from PIL import Image
+    from scipy.ndimage import median_filter
+
+    height, width = grey.shape
+    block = max(12, max(height, width) // 40)
+    rows, columns = -(-height // block), -(-width // block)
+    edges = ((0, rows * block - height), (0, columns * block - width))
+    padded = np.pad(grey, edges, mode="reflect" if min(height, width) > block else "edge")
+    blocks = padded.reshape(rows, block, columns, block).swapaxes(1, 2)
+    step = max(1, block // 16)  # a sample of each block is as good, and much faster to sort
+    sample = blocks[:, :, ::step, ::step].reshape(rows, columns, -1)
+    rank = int(sample.shape[2] * percentile / 100)
+    levels = np.partition(sample, rank, axis=2)[:, :, rank]
+    levels = median_filter(levels, size=3, mode="nearest")
+    smooth = Image.fromarray(levels.astype(np.float32)).resize(
+        (columns * block, rows * block), Image.Resampling.BILINEAR
+    )
+    return np.asarray(smooth, dtype=np.float32)[:height, :width]
+
+
+def ink_levels(dark: Grey) -> Levels | None:
+    """Thresholds from what is clearly darker than the paper's own noise; None when nothing is."""
+    sample = dark[::2, ::2]
+    bright = sample[sample < 0.5]
+    noise = float(np.sqrt((bright**2).mean())) if bright.size else 0.0
+    quiet = sample[sample < max(3 * noise, 0.02)]
+    floor = max(FAINTEST, 5 * float(quiet.std()) if quiet.size else 0.0)
+    ink = dark[dark > floor]
+    if ink.size < 4:
+        return None
+    level = float(np.percentile(ink, 85))
+    return Levels(max(floor, 0.45 * level), max(floor, 0.25 * level))
+
+
+def ink_mask(dark: Grey, levels: Levels) -> Mask:
+    """Pixels of ink: dark ones, and fainter ones that are joined to them."""
+    from skimage.filters import apply_hysteresis_threshold
+
+    mask: Mask = apply_hysteresis_threshold(dark, levels.low, levels.high)
+    return mask
+
+
+def pen_width(mask: Mask) -> float:
+    """Mean width of the lines in pixels: area over half the outline (Crofton's formula)."""
+    steps = int((mask[1:] != mask[:-1]).sum()) + int((mask[:, 1:] != mask[:, :-1]).sum())
+    return 2 * float(mask.sum()) / max(steps * np.pi / 4, 1.0)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Connected pieces of ink, piece 0 being the paper."""
+
+    labels: NDArray[np.int32]  # (H, W)
+    area: NDArray[np.int64]  # (n + 1,)
+    boxes: NDArray[np.int64]  # (n + 1, 4) left, top, right, bottom, the last two exclusive
+    depth: NDArray[np.float32]  # (n + 1,) darkest pixel
+
+    @property
+    def longer(self) -> NDArray[np.int64]:
+        """The longer side of each piece's box."""
+        side: NDArray[np.int64] = (self.boxes[:, 2:] - self.boxes[:, :2]).max(axis=1)
+        return side
+
+
+def parts_of(mask: Mask, dark: Grey) -> Parts:
+    """Label the 8-connected pieces and measure them."""
+    from scipy import ndimage
+
+    labels, count = ndimage.label(mask, np.ones((3, 3), dtype=bool))
+    rows, columns = np.nonzero(mask)
+    owner = labels[rows, columns]
+    boxes = np.zeros((count + 1, 4), dtype=np.int64)
+    boxes[:, :2] = max(mask.shape)
+    np.minimum.at(boxes[:, 0], owner, columns)
+    np.minimum.at(boxes[:, 1], owner, rows)
+    np.maximum.at(boxes[:, 2], owner, columns + 1)
+    np.maximum.at(boxes[:, 3], owner, rows + 1)
+    boxes[0] = 0
+    depth = np.zeros(count + 1, dtype=np.float32)
+    np.maximum.at(depth, owner, dark[rows, columns])
+    area = np.bincount(owner, minlength=count + 1)
+    return Parts(labels, area, boxes, depth)
+
+
+def symbol_size(parts: Parts, width: float) -> float:
+    """The usual longer side of a piece that is more than a dot."""
+    sides = parts.longer[parts.longer > 3 * width]
+    if not len(sides):
+        return float(max(parts.longer.max(), 1))
+    return float(np.quantile(sides, 0.6))
+
+
+def without_dust(parts: Parts, width: float, levels: Levels) -> NDArray[np.bool_]:
+    """Which pieces (n + 1,) are writing: large or dark enough, and not alone far from the rest."""
+    keep = parts.area >= max(2.0, 0.4 * width * width)
+    keep &= (parts.longer >= 0.7 * width) & (parts.depth >= 1.1 * levels.high)
+    keep[0] = False
+    large = keep & (parts.longer > 3 * width)
+    if not large.any():
+        return keep
+    size = symbol_size(parts, width)
+    reach = 1.5 * size + width
+    for part in np.flatnonzero(keep & ~large):
+        keep[part] = bool((_gap(parts.boxes[part], parts.boxes[large]) < reach).any())
+    return keep
+
+
+def _gap(box: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Distance (larger of the two axes) from one box to each of the others, 0 where they touch."""
+    low = np.maximum(others[:, :2] - box[2:], box[:2] - others[:, 2:])
+    gap: NDArray[np.int64] = np.maximum(low, 0).max(axis=1)
+    return gap

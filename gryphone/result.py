@@ -1,0 +1,107 @@
+"""What a recognition returns: LaTeX, and how sure the model is of each part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in the input's coordinates
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One recognised symbol, its structure marks, and where it sits (None: it has no ink)."""
+
+    position: int
+    symbol: str
+    modifier: str
+    confidence: float
+    alternatives: tuple[tuple[str, float], ...]  # other symbols with their probabilities
+    box: Box | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "position": self.position,
+            "symbol": self.symbol,
+            "modifier": self.modifier,
+            "confidence": round(self.confidence, 4),
+            "alternatives": [[name, round(p, 4)] for name, p in self.alternatives],
+            "box": None if self.box is None else [round(x, 2) for x in self.box],
+        }
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One whole answer and its weight; the weights of all alternatives add up to one."""
+
+    latex: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One recognised formula. `ids` are its tokens for decoding again from the same encoding."""
+
+    latex: str
+    tokens: tuple[str, ...]
+    confidence: float
+    symbols: tuple[Symbol, ...]
+    n_best: tuple[Alternative, ...]
+    steps: int
+    seconds: float
+    seed: int
+    name: str = "ink"
+    warnings: tuple[str, ...] = ()
+    ids: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64), repr=False)
+
+    @cached_property
+    def mathml(self) -> str:
+        """Presentation MathML of the answer."""
+        from gryphone.latex.mathml import to_mathml
+
+        return to_mathml(self.latex)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "file": self.name,
+            "latex": self.latex,
+            "tokens": list(self.tokens),
+            "confidence": round(self.confidence, 4),
+            "symbols": [symbol.to_dict() for symbol in self.symbols],
+            "n_best": [{"latex": a.latex, "weight": round(a.weight, 4)} for a in self.n_best],
+            "steps": self.steps,
+            "seconds": round(self.seconds, 4),
+            "seed": self.seed,
+            "warnings": list(self.warnings),
+        }
+
+    def to_text(self) -> str:
+        """A few lines for a person: the answer, the doubtful symbols, the alternatives."""
+        lines = [f"{self.latex}   ({100 * self.confidence:.0f} %)"]
+        for s in self.symbols:
+            if s.confidence < 0.9:
+                others = ", ".join(f"{name} {100 * p:.0f} %" for name, p in s.alternatives[:3])
+                lines.append(
+                    f"  {s.position}: {s.symbol} {100 * s.confidence:.0f} %"
+                    + (f", or {others}" if others else "")
+                )
+        lines += [f"  {100 * a.weight:4.0f} %  {a.latex}" for a in self.n_best[1:]]
+        lines += [f"  note: {w}" for w in self.warnings]
+        return "\n".join(lines)
+
+
+def write_latex(tokens: Sequence[str]) -> str:
+    """Tokens as LaTeX, with a space only where a command would swallow the next letter."""
+    out = ""
+    for token in tokens:
+        command = out.rpartition("\\")[2]
+        # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
+        named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
+        out += " " + token if named and token[:1].isalpha() else token
+    return out

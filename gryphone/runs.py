@@ -1,0 +1,73 @@
+"""The files of a training run: state to resume from, the checkpoint to use, logs to read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gryphone.checkpoint import write_directory
+from gryphone.config import TrainConfig
+
+
+class Run:
+    """The files of one run: state to resume from, the checkpoint to use, logs to read."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.folder = Path(config.out) / config.name
+        self.checkpoint = self.folder / "checkpoint"
+
+    def newest_state(self) -> Path | None:
+        """The last whole state; a killed run leaves none half-written under this name."""
+        states = sorted(self.folder.glob("state-*"))
+        return states[-1] if states else None
+
+    def save_state(self, step: int, elapsed: float, tensors: Mapping[str, Tensor]) -> None:
+        """Write the state of a step, then drop the older ones."""
+        texts = {"state.json": json.dumps({"step": step, "elapsed": elapsed})}
+        older = list(self.folder.glob("state-*"))
+        path = self.folder / f"state-{step:09d}"
+        write_directory(path, texts, {k: v.detach().cpu().contiguous() for k, v in tensors.items()})
+        for other in older:
+            if other != path:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def log(self, file: str, row: Mapping[str, Any]) -> None:
+        """Append a row to a CSV file."""
+        path = self.folder / file
+        fresh = not path.exists()
+        with path.open("a", newline="") as handle:
+            writer = csv.DictWriter(handle, list(row))
+            if fresh:
+                writer.writeheader()
+            writer.writerow(row)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors (no pickle)."""
+    return {
+        f"optimizer.{i}.{name}": value
+        for i, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put named tensors back into the optimizer."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            _, number, name = key.split(".", 2)
+            states.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": states})
+
+
+def prefixed(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors under a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,136 @@
+"""Glyphs out of labelled boxes in images (OffHME): thinned, traced and cleaned."""
+
+import io
+import json
+import lzma
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.data.samples import Sample, Unreadable
+from gryphone.errors import DataError
+from gryphone.synth.glyphs import Array, GlyphSample
+from gryphone.synth.sources import ALIASES
+from gryphone.synth.trace import trace
+
+Mask = NDArray[np.bool_]
+
+_MARGIN = 2  # pixels that ink may leave its box: boxes are drawn by hand
+_FOREIGN = 0.12  # share of a box's ink that may belong to a neighbour before the glyph is dropped
+
+
+class LabelledBox(NamedTuple):
+    """One symbol of an image, in pixels."""
+
+    label: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+def read_boxes(path: Path) -> dict[str, list[LabelledBox]]:
+    """The boxes of each image of an OffHME file (.jsonl.xz with id and symbols)."""
+    boxes: dict[str, list[LabelledBox]] = {}
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                boxes[row["id"]] = [
+                    LabelledBox(ALIASES.get(label, label), *map(float, box))
+                    for label, *box in row["symbols"]
+                ]
+            except (KeyError, TypeError, ValueError) as error:
+                raise DataError(f"{path}, line {number}: not a list of boxes") from error
+    return boxes
+
+
+def from_images(
+    samples: Iterable[Sample | Unreadable],
+    boxes: Mapping[str, Sequence[LabelledBox]],
+    dropped: Counter[str],
+) -> Iterator[GlyphSample]:
+    """The glyphs of images with known boxes; `dropped` counts why others cannot be used."""
+    for sample in samples:
+        name = Path(sample.id).stem if isinstance(sample, Sample) else ""
+        if not isinstance(sample, Sample) or sample.image is None or name not in boxes:
+            dropped["image unreadable or without boxes"] += 1
+            continue
+        ink, components = _components(_grey(sample.image))
+        for box in boxes[name]:
+            found = cut_out(ink, components, box)
+            if isinstance(found, str):
+                dropped[found] += 1
+            else:
+                # Pen widths say that neighbouring images are of different writers: nobody's name.
+                yield GlyphSample(box.label, found)
+
+
+def _grey(image: bytes) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image)) as picture:
+        return np.asarray(picture.convert("L"))
+
+
+def _components(grey: NDArray[np.uint8]) -> tuple[Mask, NDArray[Any]]:
+    """Ink (H, W) by Otsu's threshold, and the number of the connected piece of each pixel."""
+    from skimage.filters import threshold_otsu
+    from skimage.measure import label
+
+    flat = grey.min() == grey.max()
+    ink = grey < (0 if flat else threshold_otsu(grey))
+    return ink, label(ink, connectivity=2)
+
+
+def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Array, ...] | str:
+    """The strokes of the symbol in a box, or the reason why it cannot be used.
+
+    Pieces of ink that lie mostly outside belong to neighbours: a little of one is left out, much
+    of one means that both are written together, and nobody knows where to cut.
+    """
+    from skimage.morphology import skeletonize
+
+    height, width = ink.shape
+    x0, y0 = max(int(box.x0) - _MARGIN, 0), max(int(box.y0) - _MARGIN, 0)
+    x1 = min(int(np.ceil(box.x1)) + _MARGIN, width)
+    y1 = min(int(np.ceil(box.y1)) + _MARGIN, height)
+    inside = components[y0:y1, x0:x1]
+    here = np.bincount(inside.ravel())
+    here[0] = 0
+    total = int(here.sum())
+    if x1 - x0 < 3 or y1 - y0 < 3 or total < 6:
+        return "no ink in the box"
+    pieces = np.flatnonzero(here)
+    everywhere = _sizes(components, pieces, (x0, y0, x1, y1))
+    own = here[pieces] >= 0.9 * everywhere
+    if here[pieces[~own]].sum() > _FOREIGN * total:
+        return "written together with a neighbour"
+    specks = here[pieces] < max(6, 0.01 * total)
+    kept = np.isin(inside, pieces[own & ~specks])
+    if not kept.any():
+        return "no ink in the box"
+    strokes = trace(skeletonize(np.pad(kept, 1)), spur=_pen_width(kept))
+    return strokes or "no ink in the box"
+
+
+def _sizes(
+    components: NDArray[Any], pieces: NDArray[Any], box: tuple[int, int, int, int]
+) -> NDArray[Any]:
+    """Pixels of each piece, looked for in a window three times the box: enough to tell."""
+    x0, y0, x1, y1 = box
+    w, h = x1 - x0, y1 - y0
+    window = components[max(y0 - h, 0) : y1 + h, max(x0 - w, 0) : x1 + w]
+    counts: NDArray[Any] = np.bincount(window.ravel(), minlength=int(pieces.max()) + 1)[pieces]
+    return counts
+
+
+def _pen_width(mask: Mask) -> float:
+    """How thick the pen was: area of the ink over the length of its outline's half."""
+    padded = np.pad(mask, 1)
+    edges = sum(int((padded != np.roll(padded, 1, axis)).sum()) for axis in (0, 1))
+    return 2.0 * int(mask.sum()) / max(edges * 0.785, 1.0)

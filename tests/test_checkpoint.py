@@ -1,0 +1,142 @@
+"""A checkpoint directory rebuilds itself, in full or in eight bits, and says what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from gryphone.checkpoint import (
+    dequantize,
+    load_checkpoint,
+    quantize,
+    read_tensors,
+    save_checkpoint,
+)
+from gryphone.config import PRESETS, build_model
+from gryphone.errors import CheckpointError
+from gryphone.tokens import build_tokenizer
+from gryphone.warmstart import carry_vocabulary
+
+LABELS = [[r"\frac", r"{", r"1", r"}", r"{", r"2", r"}"], ["x", "^", "{", "2", "}", "+", "3"]]
+
+
+def save(path: Path, **settings: object) -> torch.nn.Module:
+    tokenizer = build_tokenizer("sat", LABELS)
+    torch.manual_seed(1)
+    model = build_model(PRESETS["tiny"], tuple(len(v) for v in tokenizer.vocabularies))
+    save_checkpoint(
+        path, model.state_dict(), PRESETS["tiny"], tokenizer, {"convention": "crohme"}, **settings
+    )
+    return model
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    model = save(tmp_path / "a")
+    loaded = load_checkpoint(tmp_path / "a")
+    assert loaded.config == PRESETS["tiny"]
+    assert loaded.tokenizer == build_tokenizer("sat", LABELS)
+    assert loaded.facts == {"convention": "crohme"}
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, loaded.model.state_dict()[name])
+    assert not loaded.model.training
+    save(tmp_path / "a")  # overwriting leaves nothing behind
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
+    model = save(tmp_path / "a")
+    save(tmp_path / "b", int8=True)
+    sizes = [sum(p.stat().st_size for p in (tmp_path / n).glob("*.safetensors")) for n in "ab"]
+    assert sizes[1] < 0.35 * sizes[0]
+    loaded = load_checkpoint(tmp_path / "b").model.state_dict()
+    for name, value in model.state_dict().items():
+        assert (loaded[name] - value).abs().max() <= value.abs().max() / 127
+
+
+def test_quantised_matrices_are_within_half_a_step() -> None:
+    matrix = torch.randn(7, 33, generator=torch.Generator().manual_seed(0))
+    restored = dequantize(quantize({"w": matrix, "b": torch.ones(3)}))
+    step = matrix.abs().amax(1, keepdim=True) / 127
+    assert ((restored["w"] - matrix).abs() <= step / 2 + 1e-6).all()
+    assert torch.equal(restored["b"], torch.ones(3, dtype=torch.float16))
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    save(tmp_path / "a")
+    shard = next((tmp_path / "a").glob("*.safetensors"))
+    data = shard.read_bytes()
+    shard.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match="damaged or truncated"):
+        load_checkpoint(tmp_path / "a")
+    shard.unlink()
+    with pytest.raises(CheckpointError, match="holds no weights"):
+        load_checkpoint(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "not written by GryphOne"),
+        ('{"format": "other"}', "not written by GryphOne"),
+        ('{"format": "gryphone-checkpoint", "version": 99, "gryphone": "9.0"}', "version 99"),
+        ('{"format": "gryphone-checkpoint", "version": 1}', "incomplete"),
+        (
+            '{"format": "gryphone-checkpoint", "version": 1, "model": {"colour": 3}}',
+            "unknown setting 'colour'",
+        ),
+    ],
+)
+def test_foreign_descriptions_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(tmp_path)
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is no checkpoint directory"):
+        load_checkpoint(tmp_path / "nowhere")
+
+
+def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+    save(tmp_path / "a")
+    path = tmp_path / "a" / "config.json"
+    description = json.loads(path.read_text())
+    description["model"]["width"] = 32
+    path.write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        load_checkpoint(tmp_path / "a")
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a")
+    before = read_tensors(tmp_path / "a")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gryphone.checkpoint.save_file", full)
+    with pytest.raises(CheckpointError, match="No space left"):
+        save(tmp_path / "a")
+    assert read_tensors(tmp_path / "a").keys() == before.keys()
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_weights_follow_their_tokens_into_a_larger_vocabulary() -> None:
+    old = build_tokenizer("sat", LABELS)
+    new = build_tokenizer("sat", [["z"], ["y"], *reversed(LABELS)])
+    weights = torch.arange(len(old.vocabularies[0]) * 4.0).view(-1, 4)
+    fresh = {
+        "decoder.embed.0.weight": torch.full((len(new.vocabularies[0]), 4), -1.0),
+        "decoder.heads.0.bias": torch.zeros(len(new.vocabularies[0])),
+    }
+    carried = carry_vocabulary({"decoder.embed.0.weight": weights}, fresh, old, new)
+    table = carried["decoder.embed.0.weight"]
+    for token in old.vocabularies[0].tokens:
+        assert torch.equal(
+            table[new.vocabularies[0].id(token)], weights[old.vocabularies[0].id(token)]
+        )
+    assert (table[new.vocabularies[0].id("z")] == -1).all()

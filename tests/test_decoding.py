@@ -1,0 +1,165 @@
+"""The reverse process against a brute-force reference, on a deterministic test double."""
+
+import numpy as np
+import pytest
+
+from gryphone.decoding import DecodeOptions, decode, draws
+from gryphone.errors import ConfigError
+
+PAD, MASK, V = 0, 1, 12
+SIZES = (V, 5)
+
+
+def double(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+    """Log-probs that depend on the sample, the canvas and every visible token, as a model's do."""
+    out = []
+    for s, size in enumerate(SIZES):
+        values = np.zeros((*tokens.shape[:2], size), dtype=np.float32)
+        for b in range(len(tokens)):
+            for i in range(lengths[b]):
+                seen = int(tokens[b, : lengths[b]].sum()) * 31 + int(tokens[b, i, 0]) * 7
+                rng = np.random.default_rng([int(samples[b]), i, s, seen])
+                values[b, i] = rng.normal(size=size) * 2
+                values[b, i, PAD] += 6 if i >= 5 + samples[b] else -6
+        out.append(values - np.log(np.exp(values).sum(-1, keepdims=True)))
+    return out
+
+
+def run(samples: int, **settings: object) -> list:
+    options = DecodeOptions(**{"length": 16, "start": 16, **settings})
+    keys = np.arange(samples) + 100
+    return decode(double, keys, options, streams=2, mask_id=MASK, pad_id=PAD)
+
+
+def best(sample: int, canvas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Most probable tokens and their log-probs for one full canvas; MASK is no answer."""
+    streams = double(canvas[None], np.array([len(canvas)]), np.array([sample]))
+    for x in streams:
+        x[..., MASK] = -np.inf
+    ids = np.stack([x[0].argmax(-1) for x in streams], 1)
+    return ids, np.stack([x[0].max(-1) for x in streams], 1)
+
+
+def cut(ids: np.ndarray) -> list:
+    ends = np.flatnonzero(ids[:, 0] == PAD)
+    return ids[: ends[0] if len(ends) else len(ids)].tolist()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+def test_diffusion_is_algorithm_2(steps: int) -> None:
+    for b, answer in enumerate(run(3, steps=steps, seed=4)):
+        uniform = draws(4, 100 + b, steps, 16)
+        canvas = np.full((16, 2), MASK)
+        for t in range(steps, 0, -1):
+            ids, _ = best(b, canvas)
+            canvas = ids.copy()
+            for i in range(16):
+                if t > 1 and uniform[t - 1, i] < (t - 1) / steps:
+                    canvas[i] = MASK
+        assert answer.ids.tolist() == cut(ids)
+        assert answer.steps == steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+def test_mask_predict_keeps_the_confident(steps: int) -> None:
+    for b, answer in enumerate(run(3, steps=steps, method="mask-predict")):
+        ids, scores = best(b, np.full((16, 2), MASK))
+        for t in range(steps - 1, 0, -1):
+            worst = np.argsort(scores.sum(1), kind="stable")[: int(16 * t / steps)]
+            canvas = ids.copy()
+            canvas[worst] = MASK
+            new, new_scores = best(b, canvas)
+            ids[worst], scores[worst] = new[worst], new_scores[worst]
+        assert answer.ids.tolist() == cut(ids)
+
+
+def test_batch_size_and_order_change_nothing() -> None:
+    together = run(4, steps=6, start=8)
+    for b in (3, 0, 2):
+
+        def alone(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+            return double(tokens, lengths, samples + b)  # noqa: B023
+
+        single = decode(
+            alone,
+            np.array([100 + b]),
+            DecodeOptions(steps=6, length=16, start=8),
+            streams=2,
+            mask_id=MASK,
+            pad_id=PAD,
+        )[0]
+        assert np.array_equal(single.ids, together[b].ids)
+        assert np.array_equal(single.log_probs, together[b].log_probs)
+
+
+def test_seeds_decide_and_keys_differ() -> None:
+    assert np.array_equal(draws(1, 2, 3, 4), draws(1, 2, 3, 4))
+    assert not np.array_equal(draws(1, 2, 3, 4), draws(2, 2, 3, 4))
+    assert not np.array_equal(draws(1, 2, 3, 4), draws(1, 3, 3, 4))
+
+
+def constant(length: int, calls: list[tuple[int, int]] | None = None):
+    """A model that knows its answer: tokens 2, 3, 4, ... then PAD."""
+
+    def predict(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+        if calls is not None:
+            calls.append((len(samples), int(lengths.max())))
+        streams = []
+        for size in (200, 3):
+            values = np.full((*tokens.shape[:2], size), -9.0, dtype=np.float32)
+            for i in range(tokens.shape[1]):
+                values[:, i, (i + 2 if size > 3 else 2) if i < length else PAD] = 0
+            streams.append(values)
+        return streams
+
+    return predict
+
+
+@pytest.mark.parametrize(
+    ("length", "canvas"),
+    [(3, 16), (14, 24), (47, 48), (48, 64), (100, 128), (149, 150), (150, 150)],
+)
+def test_canvas_widens_until_pad_closes_and_is_cropped_afterwards(length: int, canvas: int) -> None:
+    calls: list[tuple[int, int]] = []
+    answer = decode(
+        constant(length, calls),
+        np.zeros(1, dtype=int),
+        DecodeOptions(steps=3, length=150, start=48),
+        streams=2,
+        mask_id=MASK,
+        pad_id=PAD,
+    )[0]
+    assert answer.ids[:, 0].tolist() == list(range(2, length + 2))
+    assert calls[0][1] == 48
+    assert calls[-1][1] == canvas
+
+
+def test_a_settled_sample_stops_early_and_the_others_go_on() -> None:
+    calls: list[tuple[int, int]] = []
+    answers = decode(
+        constant(5, calls),
+        np.zeros(4, dtype=int),
+        DecodeOptions(steps=50, settle=2, length=16, start=16),
+        streams=2,
+        mask_id=MASK,
+        pad_id=PAD,
+    )
+    assert [a.steps for a in answers] == [3] * 4
+    assert len(calls) == 3
+
+
+def test_trajectory_and_log_probs_are_kept() -> None:
+    answer = run(1, steps=4, record=True)[0]
+    assert len(answer.trajectory) == 4
+    assert cut(answer.trajectory[-1]) == answer.ids.tolist()
+    assert answer.log_probs.shape == answer.ids.shape
+    assert (answer.log_probs <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"steps": 0}, "steps is 0"), ({"method": "beam"}, "'beam'"), ({"start": 0}, "start is 0")],
+)
+def test_bad_options_are_named(settings: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DecodeOptions(**settings)

@@ -1,0 +1,166 @@
+"""Batched drawing equals the plain reference pixel for pixel; patches equal cut-outs of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from gryphone.augment import Augment, augment
+from gryphone.errors import ConfigError, InkError
+from gryphone.raster import (
+    Canvas,
+    InkBatch,
+    draw,
+    draw_reference,
+    thicken,
+    to_image,
+    to_patches,
+    typical_stroke,
+)
+
+CANVASES = [
+    Canvas("square", 224, 8, 8),
+    Canvas("square", 224, 8, 16),
+    Canvas("area", 224),
+    Canvas("stroke", 384),
+    Canvas("stroke", 96),  # small enough that the limit on the area decides
+]
+
+
+def random_inks(count: int) -> list[list[np.ndarray]]:
+    rng = np.random.default_rng(5)
+    inks = [
+        [
+            rng.normal(size=(rng.integers(1, 20), 2)).cumsum(0) * rng.uniform(0.1, 10)
+            for _ in range(rng.integers(1, 8))
+        ]
+        for _ in range(count)
+    ]
+    inks.append([np.array([[3.0, 4.0]])])  # a single point
+    inks.append([np.array([[0.0, 4.0], [10, 4]])])  # no height
+    inks.append([np.array([[0.0, 0.0]]), np.array([[500.0, 0.0]])])  # dots far apart
+    inks.append([np.array([[0.0, 0.0], [3000, 1]]), np.array([[5.0, 0.0], [5, 2]])])  # very long
+    return inks
+
+
+@pytest.mark.parametrize("canvas", CANVASES, ids=lambda c: f"{c.kind}-{c.side}-{c.window}")
+def test_batched_drawing_equals_the_reference(canvas: Canvas) -> None:
+    inks = random_inks(25)
+    pixels = draw(InkBatch.from_strokes(inks), canvas)
+    patches = to_patches(pixels, canvas, slots=canvas.slots())
+    halo = (canvas.window - canvas.patch) // 2
+    for i, ink in enumerate(inks):
+        expected = draw_reference(ink, canvas)
+        assert tuple(pixels.shape[i].tolist()) == expected.shape
+        mine = pixels.sample == i
+        image = np.zeros_like(expected)
+        image[pixels.row[mine], pixels.column[mine]] = 1
+        assert np.array_equal(image, expected), f"ink {i}"
+
+        begin, end = patches.offsets[i : i + 2].tolist()
+        padded = np.pad(expected, halo)
+        for p in range(begin, end):
+            row, column = (patches.position[p] * canvas.patch).tolist()
+            window = padded[row : row + canvas.window, column : column + canvas.window]
+            assert np.array_equal(patches.pixels[p].numpy(), window.ravel())
+        rows, columns = expected.shape[0] // 8, expected.shape[1] // 8
+        inked = expected.reshape(rows, 8, columns, 8).any((1, 3)).sum()
+        assert end - begin == inked
+
+
+def test_square_image_is_centred_and_fills_the_side() -> None:
+    ink = [np.array([[0.0, 0.0], [10.0, 0.0]])]
+    canvas = Canvas("square", 224, 8, 8)
+    image = to_image(draw(InkBatch.from_strokes([ink]), canvas), 224, 224)[0]
+    assert image.sum() == 224
+    assert image[112].sum() == 224
+
+
+def test_area_canvas_keeps_its_area() -> None:
+    for width in (1.0, 3.0, 8.0):
+        box = [np.array([[0.0, 0.0], [width, 0], [width, 1], [0, 1], [0, 0]])]
+        canvas = Canvas("area", 224)
+        pixels = draw(InkBatch.from_strokes([box]), canvas)
+        used = (int(pixels.row.max()) + 1) * (int(pixels.column.max()) + 1)
+        assert abs(used - 224**2) < 0.02 * 224**2
+
+
+def test_typical_stroke_is_the_60_percent_quantile_and_ignores_the_number_of_symbols() -> None:
+    strokes = [
+        np.array([[i * 3.0, 0.0], [i * 3.0, size]]) for i, size in enumerate([1, 2, 3, 4, 5])
+    ]
+    twice = [*strokes, *(s + np.array([20, 0]) for s in strokes)]
+    batch = InkBatch.from_strokes([strokes, twice])
+    assert typical_stroke(batch).tolist() == [4.0, 4.0]
+
+
+def test_answer_does_not_depend_on_scale_or_place() -> None:
+    inks = random_inks(6)
+    canvas = Canvas()
+    first = draw(InkBatch.from_strokes(inks), canvas)
+    second = draw(InkBatch.from_strokes([[s * 8 + 64 for s in ink] for ink in inks]), canvas)
+    same = (first.row == second.row) & (first.column == second.column)
+    assert same.float().mean() > 0.99  # rounding may move a pixel that lies on an edge
+
+
+def test_dense_patches_are_all_there() -> None:
+    canvas = Canvas("square", 224, 8, 8)
+    patches = to_patches(
+        draw(InkBatch.from_strokes(random_inks(2)), canvas),
+        canvas,
+        slots=canvas.slots(),
+        dense=True,
+    )
+    assert patches.offsets.diff().tolist() == [784] * 6
+    assert patches.position[:30].tolist() == [[i // 28, i % 28] for i in range(30)]
+
+
+def test_patches_know_the_symbol_whose_ink_they_hold() -> None:
+    batch = InkBatch.from_strokes(
+        [[np.array([[0.0, 0.0], [0, 10]]), np.array([[50.0, 0.0], [50, 10]])]]
+    )
+    batch = replace(batch, glyph=torch.tensor([3, 3, 8, 8]))
+    canvas = Canvas()
+    patches = to_patches(draw(batch, canvas), canvas, slots=canvas.slots())
+    left = patches.position[:, 1] == 0
+    assert patches.glyph[left].unique().tolist() == [3]
+    assert patches.glyph[~left].unique().tolist() == [8]
+
+
+def test_thick_strokes_only_where_chosen() -> None:
+    ink = [np.array([[0.0, 0.0], [0.0, 20.0]]), np.array([[30.0, 5.0], [50.0, 5.0]])]
+    canvas = Canvas()
+    pixels = draw(InkBatch.from_strokes([ink, ink]), canvas)
+    thick = thicken(pixels, torch.tensor([False, True]))
+    images = to_image(thick, *pixels.shape[0].tolist())
+    assert images[1].sum() > 1.8 * images[0].sum()
+    assert torch.equal(images[0], to_image(pixels, *pixels.shape[0].tolist())[0])
+
+
+def test_augmentation_is_seeded_and_moves_ink_a_little() -> None:
+    batch = InkBatch.from_strokes(random_inks(8))
+    strength = Augment(jitter=0.001)
+    one, two, other = (
+        augment(batch, strength, torch.Generator().manual_seed(s)).points for s in (1, 1, 2)
+    )
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert one.isfinite().all()
+    still = Augment(
+        rotate=0, shear=0, stretch=0, warp=0, glyph_shift=0, glyph_scale=0, glyph_rotate=0
+    )
+    same = augment(batch, still, torch.Generator().manual_seed(1))
+    canvas = Canvas("area", 224)
+    before, after = draw(batch, canvas), draw(same, canvas)
+    assert torch.equal(before.shape, after.shape)
+    factors = strength.area_factor(1000, torch.Generator().manual_seed(0))
+    assert factors.max() <= strength.max_area_factor
+    assert abs(float(factors.log().mean())) < 0.03
+
+
+def test_errors_name_the_value() -> None:
+    with pytest.raises(ConfigError, match="'round'"):
+        Canvas("round")
+    with pytest.raises(InkError, match="ink 1"):
+        InkBatch.from_strokes([[np.zeros((1, 2))], []])
