@@ -11,7 +11,14 @@ import numpy as np
 import torch
 
 from gryphone import hints, locate
-from gryphone.confidence import calibrated, symbol_features, whole_features, witnesses
+from gryphone.confidence import (
+    LOWEST,
+    calibrated,
+    hidden_distributions,
+    symbol_features,
+    whole_features,
+    witnesses,
+)
 from gryphone.decoding import Constraint, Decoded, Watch
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask, Step
@@ -40,7 +47,8 @@ def answer(encoded: Encoded, ask: Ask, began: float) -> Result:
         deadline,
         _watch(recognizer, ask),
     )
-    return _result(encoded, ask, decodes, time.perf_counter() - began)
+    known = None if constraint is None else constraint.shown
+    return _result(encoded, ask, decodes, time.perf_counter() - began, known)
 
 
 def answer_batch(looked: Looked, ask: Ask) -> list[Result]:
@@ -71,14 +79,14 @@ def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constrain
     def build(hint: hints.Hint | None = None, runs: Sequence[int] = ()) -> Constraint:
         options = hints.blank(recognizer.tokenizer, length)
         shown = np.zeros(length, dtype=bool)
-        if ask.allowed is not None:
-            hints.apply_allowed(options, recognizer.tokenizer, ask.allowed)
         if hint is not None:
             hint.apply(options, shown, runs)
         if ask.remask or ask.given is not None:
             free = {*ask.remask, *ask.lock}
             hints.keep_rows(options, shown, _given(encoded, ask).ids, free)
         hints.apply_lock(options, shown, recognizer.tokenizer, ask.lock)
+        if ask.allowed is not None:
+            hints.apply_allowed(options, recognizer.tokenizer, ask.allowed)
         return hints.constraint(options, shown)
 
     if ask.hint is None:
@@ -89,7 +97,7 @@ def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constrain
         np.zeros(1, dtype=np.int64),
         replace(recognizer.decode_options(ask), steps=1),
     )[0]
-    tried = [build(hint, runs) for runs in hint.lengths(len(first.ids))]
+    tried = [build(hint, runs) for runs in hint.lengths(first, length)]
     if len(tried) == 1:
         return tried[0]
     few = replace(recognizer.decode_options(ask), steps=min(4, ask.total_steps))
@@ -123,24 +131,34 @@ def _watch(recognizer: Recognizer, ask: Ask) -> Watch | None:
     call = ask.on_step
 
     def watch(step: int, sample: int, ids: np.ndarray, masked: np.ndarray) -> None:
-        tokens = recognizer.tokenizer.decode(np.where(ids == MASK_ID, PAD_ID, ids))
-        count = len(recognizer.tokenizer.rows(np.where(ids == MASK_ID, PAD_ID, ids)))
-        hidden = tuple(np.flatnonzero(masked[:count]).tolist())
-        call(Step(step, ask.total_steps, write_latex(tokens), tuple(tokens), hidden, sample))
+        known = np.where(ids == MASK_ID, PAD_ID, ids)
+        rows = tuple(recognizer.tokenizer.rows(known))
+        tokens = tuple(recognizer.tokenizer.decode(known))
+        hidden = tuple(np.flatnonzero(masked[: len(rows)]).tolist())
+        call(Step(step, ask.total_steps, write_latex(tokens), tokens, rows, hidden, sample))
 
     return watch
 
 
 def project(recognizer: Recognizer, decoded: Decoded) -> Decoded:
-    """The most probable well-formed answer under the last step's distributions."""
-    ids = np.asarray(recognizer.grammar.best(list(decoded.distributions)), dtype=np.int64)
+    """The model's answer where it is well-formed, else the most probable well-formed one."""
+    if recognizer.grammar.accepts(decoded.ids):
+        return decoded
+    distributions = hidden_distributions(decoded)
+    ids = np.asarray(recognizer.grammar.best(distributions), dtype=np.int64)
     places = np.arange(len(ids))
-    log_probs = np.stack([d[places, ids[:, s]] for s, d in enumerate(decoded.distributions)], 1)
-    return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, -30.0))
+    log_probs = np.stack([d[places, ids[:, s]] for s, d in enumerate(distributions)], 1)
+    return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, LOWEST))
 
 
-def _result(encoded: Encoded, ask: Ask, raw: Sequence[Decoded], seconds: float) -> Result:
-    """Vote, weigh and place."""
+def _result(
+    encoded: Encoded,
+    ask: Ask,
+    raw: Sequence[Decoded],
+    seconds: float,
+    known: np.ndarray | None = None,
+) -> Result:
+    """Vote, weigh and place; what the user `known` (canvas,) gave is not doubted."""
     began = time.perf_counter()
     recognizer = encoded.looked.recognizer
     decodes = [project(recognizer, d) for d in raw]
@@ -151,7 +169,10 @@ def _result(encoded: Encoded, ask: Ask, raw: Sequence[Decoded], seconds: float) 
     best = max(groups[0], key=lambda d: float(d.log_probs.sum()))
     facts = recognizer.checkpoint.facts
     share = len(groups[0]) / len(decodes)
-    seen = witnesses(best.ids, decodes)
+    seen = witnesses(best.ids, groups[0], decodes)
+    if known is not None:
+        seen[known[: len(seen)]] = 0
+    best = replace(best, distributions=tuple(hidden_distributions(best)))
     whole = float(calibrated(whole_features(seen, share), facts, "whole"))
     each = calibrated(symbol_features(seen), facts, "symbol")
     boxes = _boxes(encoded, best.ids) if ask.boxes else [None] * len(best.ids)
@@ -256,14 +277,15 @@ def _boxes(encoded: Encoded, ids: np.ndarray) -> list[Box | None]:
     inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
     writes = ~torch.tensor(inkless)
     device = encoded.memory.features.device
-    padded = np.concatenate([ids, np.full((1, ids.shape[1]), PAD_ID)])
-    score = locate.evidence(model, encoded.memory, torch.from_numpy(padded).to(device))[:-1].cpu()
+    room = looked.recognizer.checkpoint.config.length - len(ids)
+    padded = np.concatenate([ids, np.full((min(room, 1), ids.shape[1]), PAD_ID)])
+    score = locate.evidence(model, encoded.memory, torch.from_numpy(padded).to(device))
     first = sum(len(other.strokes) for other in looked.inks[: encoded.index])
     numbers = range(first, first + len(ink.strokes))
     strokes = locate.strokes_on_patches(
         looked.pixels, looked.patches, canvas, encoded.index, numbers
     )
-    owners = np.array(locate.assign(score, strokes, writes))
+    owners = np.array(locate.assign(score[: len(ids)].cpu(), strokes, writes))
     for token in range(len(ids)):
         points = [ink.strokes[s] for s in np.flatnonzero(owners == token)]
         if points:

@@ -98,6 +98,7 @@ def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, 
             (fresh / name).write_text(text)
         for i, shard in enumerate(_shards(tensors)):
             save_file(shard, fresh / f"weights-{i}.safetensors")
+            (fresh / f"weights-{i}.safetensors").chmod(0o644)  # safetensors keeps them private
         if path.exists():
             path.rename(old)
         fresh.rename(path)

@@ -1,10 +1,11 @@
-"""How sure to be: agreement of stochastic decodes and token probabilities, calibrated.
+"""How sure to be: probabilities of hidden tokens and agreement of decodes, calibrated.
 
-Three witnesses, each a number per token: the probability the last step gives it, the share of
-refinement steps that predicted it (each step sees another random part of the canvas, so a single
-decode is already many looks), and the share of independent decodes that agree. A logistic map,
-fitted on the validation sets by gryphone/analysis/calibration.py, turns them into a probability.
-Its coefficients are in the checkpoint's facts (`calibration`); DEFAULT serves without them.
+A token that the model can see is copied with certainty, so only looks at a token while it was
+masked count: every refinement step hides a random part of the canvas, and one decode holds several
+such looks. `doubt` is the mean log-prob of the answer in the looks of the second half of the steps,
+`dissent` the share of independent decodes that answer otherwise. A logistic map of the two, fitted
+on the validation sets by gryphone/analysis/calibration.py, gives a probability of being right. Its
+coefficients are in the checkpoint's facts (`calibration`); DEFAULT serves without them.
 """
 
 from __future__ import annotations
@@ -17,56 +18,97 @@ import numpy as np
 
 from gryphone.decoding import Decoded
 
-# Coefficients of (1, doubt, wavering, dissent); see `features`.
+# Coefficients of (1, doubt, dissent), fitted on valid-2013 and valid-2023.
 DEFAULT: dict[str, list[float]] = {
-    "whole": [2.0, -1.0, -1.0, -2.0],
-    "symbol": [4.0, -1.0, -1.0, -2.0],
+    "whole": [6.1626, -0.7153, -0.7831],
+    "symbol": [6.4028, -0.6999, -0.6066],
 }
+LOWEST = -12.0  # log-probs below this say no more than "no"
+SURE = 1e-4  # what a certain token may lack to one
 
 
-def witnesses(answer: np.ndarray, decodes: Sequence[Decoded]) -> np.ndarray:
-    """Per token of the answer (n, S): log-prob, share of steps, share of decodes, (n, 3)."""
-    out = np.zeros((len(answer), 3))
+def hidden_log_probs(answer: np.ndarray, decode: Decoded) -> np.ndarray:
+    """Mean log-prob (n,) of each token of an answer (n, S) in the looks while it was masked.
+
+    Late looks count where there are any; a token that was never hidden (the user gave it) is sure.
+    """
+    total, count = np.zeros((2, len(answer))), np.zeros((2, len(answer)))
+    for number, (masked, distributions) in enumerate(decode.looks):
+        n = min(len(answer), len(masked))
+        places = np.arange(n)
+        seen = sum(d[places, answer[:n, s]] for s, d in enumerate(distributions))
+        late = int(2 * number >= len(decode.looks))
+        hidden = masked[:n]
+        total[late, :n] += np.where(hidden, np.maximum(seen, LOWEST), 0)
+        count[late, :n] += hidden
+    part = np.where(count[1] > 0, 1, 0)
+    rows = np.arange(len(answer))
+    mean: np.ndarray = total[part, rows] / np.maximum(count[part, rows], 1)
+    return mean
+
+
+def hidden_distributions(decode: Decoded) -> list[np.ndarray]:
+    """The last distributions (canvas, V), replaced by the mean of the late looks at hidden tokens.
+
+    The last step copies what it sees; asked what else might stand there, only a look at the masked
+    place is an honest answer. What a constraint forbids stays forbidden.
+    """
+    size = len(decode.distributions[0])
+    late = decode.looks[(len(decode.looks) + 1) // 2 :]
+    out = []
+    for stream, last in enumerate(decode.distributions):
+        total, count = np.zeros(last.shape), np.zeros(size)
+        for masked, distributions in late:
+            places = np.flatnonzero(masked[:size])
+            total[places] += np.exp(distributions[stream][places])
+            count[places] += 1
+        mean = np.log(total / np.maximum(count, 1)[:, None] + 1e-12)
+        seen = (count > 0)[:, None] & np.isfinite(last)
+        out.append(np.where(seen, mean, last))
+    return out
+
+
+def witnesses(
+    answer: np.ndarray, agreeing: Sequence[Decoded], everyone: Sequence[Decoded]
+) -> np.ndarray:
+    """Per token of the answer (n, 2): its mean log-prob while hidden, and the dissent.
+
+    `agreeing` are the decodes that gave this answer, `everyone` all of them.
+    """
     rows = [tuple(row) for row in answer.tolist()]
-    for decode in decodes:
-        own = [tuple(row) for row in decode.ids.tolist()]
-        here = _places(rows, own)
-        met = here >= 0
-        out[met, 2] += 1
-        log_probs = decode.log_probs.sum(1)
-        out[met, 0] += log_probs[here[met]]
-        out[~met, 0] += np.log(1e-3)
-        for ids in decode.trajectory:
-            n = min(len(ids), len(answer))
-            out[:n, 1] += (ids[:n] == answer[:n]).all(1) / len(decode.trajectory)
-    return out / max(len(decodes), 1)
+    found = sum(_found(rows, [tuple(row) for row in d.ids.tolist()]) for d in everyone)
+    looks = np.mean([hidden_log_probs(answer, d) for d in agreeing], 0)
+    return np.stack([looks, 1 - found / len(everyone)], 1).reshape(-1, 2)
 
 
-def _places(rows: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> np.ndarray:
-    """Where each row stands in another answer, -1 where it does not."""
+def _found(rows: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> np.ndarray:
+    """Which rows stand in another answer too, in the same order."""
     if rows == other:
-        return np.arange(len(rows))
-    places = np.full(len(rows), -1)
-    for a, b, n in SequenceMatcher(None, rows, other, autojunk=False).get_matching_blocks():
-        places[a : a + n] = np.arange(b, b + n)
-    return places
+        return np.ones(len(rows))
+    found = np.zeros(len(rows))
+    for a, _, n in SequenceMatcher(None, rows, other, autojunk=False).get_matching_blocks():
+        found[a : a + n] = 1
+    return found
+
+
+def _doubt(log_prob: np.ndarray) -> np.ndarray:
+    """Zero for certainty; grows with the logarithm of what is missing."""
+    out: np.ndarray = np.log(np.maximum(-log_prob, 0) / SURE + 1)
+    return out
 
 
 def symbol_features(seen: np.ndarray) -> np.ndarray:
-    """(n, 4): one, doubt (a compressed log-prob), wavering between steps, dissent of decodes."""
-    doubt = np.log(-seen[:, 0] + 1e-4) + 9.2  # 0 for certainty
-    return np.stack([np.ones(len(seen)), doubt.clip(0), 1 - seen[:, 1], 1 - seen[:, 2]], 1)
+    """(n, 3): one, doubt and dissent of each token."""
+    return np.stack([np.ones(len(seen)), _doubt(seen[:, 0]), seen[:, 1]], 1)
 
 
 def whole_features(seen: np.ndarray, share: float) -> np.ndarray:
-    """(4,): the same of a whole answer, whose `share` of the decodes is known."""
-    doubt = np.log(-seen[:, 0].sum() + 1e-4) + 9.2 if len(seen) else 9.2
-    wavering = (1 - seen[:, 1]).sum() if len(seen) else 1.0
-    return np.array([1.0, max(doubt, 0.0), np.log1p(wavering), 1 - share])
+    """(3,): the same of a whole answer that a `share` of the decodes gave."""
+    return np.array([1.0, float(_doubt(seen[:, 0].sum())), 1 - share])
 
 
 def calibrated(features: np.ndarray, facts: Mapping[str, Any], kind: str) -> np.ndarray:
     """Probability of being right, by the logistic map of the checkpoint."""
-    weights = np.asarray(facts.get("calibration", {}).get(kind, DEFAULT[kind]))
+    weights = np.asarray(facts.get("calibration", {}).get(kind, DEFAULT[kind]), dtype=np.float64)
     out: np.ndarray = 1 / (1 + np.exp(-(features @ weights)))
     return out

@@ -36,7 +36,7 @@ class DecodeOptions:
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. settle: stop a
     sample whose prediction did not change for that many steps (0: never). record: keep every
-    step's ids. keep: keep the last step's distributions.
+    step's ids. keep: "last" or "all", the steps whose distributions are kept.
     """
 
     steps: int = 10
@@ -46,7 +46,7 @@ class DecodeOptions:
     start: int = 48
     settle: int = 0
     record: bool = False
-    keep: bool = False
+    keep: str = ""
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -55,6 +55,8 @@ class DecodeOptions:
             raise ConfigError(
                 f"method {self.method!r} is unknown; use 'diffusion' or 'mask-predict'"
             )
+        if self.keep not in ("", "last", "all"):
+            raise ConfigError(f"keep is {self.keep!r}; use '', 'last' or 'all'")
         if not 1 <= self.start <= self.length:
             raise ConfigError(
                 f"start is {self.start}; it must be between 1 and length={self.length}"
@@ -65,7 +67,8 @@ class DecodeOptions:
 class Decoded:
     """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids.
 
-    `distributions` are the last step's log-probs, one (canvas, V) per stream.
+    `distributions` are the last step's log-probs, one (canvas, V) per stream; `looks` hold, for
+    every step, what was masked (canvas,) and the distributions.
     """
 
     ids: np.ndarray
@@ -73,6 +76,7 @@ class Decoded:
     steps: int
     trajectory: tuple[np.ndarray, ...] = ()
     distributions: tuple[np.ndarray, ...] = ()
+    looks: tuple[tuple[np.ndarray, tuple[np.ndarray, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,8 @@ def decode(
         if deadline is not None:
             now = time.perf_counter()
             spent = (now - began) / (options.steps - t + 1)  # per step so far
-            fits = int(max(0.0, deadline - now) / max(spent, 1e-9))
+            # The time of one step stays in hand: steps vary, and the answer has to be read out.
+            fits = max(0, int((deadline - now) / max(spent, 1e-9)) - 1)
             if t == options.steps:
                 total = min(total, 1 + fits)  # the whole schedule shrinks to what there is time for
             if t > total:
@@ -178,6 +183,7 @@ class _State:
         self.active = np.arange(size)
         self.history: list[list[np.ndarray]] = [[] for _ in range(size)]
         self.distributions: list[tuple[np.ndarray, ...]] = [()] * size
+        self.looks: list[list[tuple[np.ndarray, tuple[np.ndarray, ...]]]] = [[] for _ in keys]
         self.shown = np.zeros((size, o.length), dtype=bool)
         for b, constraint in enumerate(constraints or ()):
             self._constrain(b, constraint)
@@ -208,7 +214,7 @@ class _State:
         if options.start < options.length:
             for b in self.active:
                 self.lengths[b] = min(
-                    self.lengths[b], canvas_for(self._count(b) + 2, options.length)
+                    self.lengths[b], canvas_for(self._count(int(b)) + 2, options.length)
                 )
         self._finish_step(self.active)
 
@@ -260,6 +266,7 @@ class _State:
                     int(self.steps[b]),
                     tuple(self.history[b]),
                     self.distributions[b],
+                    tuple(self.looks[b]),
                 )
             )
         return out
@@ -285,7 +292,11 @@ class _State:
         self.ids[samples, longest:] = self.pad_id
         if self.options.keep:
             for row, b in enumerate(samples):
-                self.distributions[b] = tuple(x[row, : self.lengths[b]] for x in free)
+                n = self.lengths[b]
+                self.distributions[b] = tuple(x[row, :n] for x in free)
+                if self.options.keep == "all":
+                    masked = self.canvas[b, :n, 0] == self.mask_id
+                    self.looks[b].append((masked, self.distributions[b]))
 
     def _finish_step(self, samples: np.ndarray) -> None:
         self.steps[samples] += 1

@@ -7,20 +7,20 @@ Locks fix symbols by position. A hint is LaTeX with holes, `\frac{?}{...}`: `?` 
 from __future__ import annotations
 
 import difflib
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from gryphone.decoding import Constraint
+from gryphone.decoding import Constraint, Decoded
 from gryphone.errors import ConfigError, GryphoneError, TokenError
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
 ONE, RUN = "?", "..."
+MOST_RUNS = 3
 MOST_HYPOTHESES = 24  # ways to share out the symbols among the runs of a hint
-_OPENING = "{^_["
+_RUN_COMMAND = r"\anyrun"  # what `...` is called while the hint is read as LaTeX
 
 Lock = Mapping[int, str | Sequence[str]]
 
@@ -57,13 +57,13 @@ def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
 def apply_allowed(
     options: Sequence[np.ndarray], tokenizer: Tokenizer, allowed: str | Iterable[str]
 ) -> None:
-    """Forbid every symbol that is not allowed; a string is read as LaTeX tokens."""
+    """Forbid symbols that are not allowed, except where one is fixed; a string is LaTeX tokens."""
     names = tokenize(allowed) if isinstance(allowed, str) else list(allowed)
     if not names:
         raise ConfigError("allowed is empty; name at least one symbol")
     mask = np.zeros(options[0].shape[1], dtype=bool)
     mask[[PAD_ID, *(token_id(tokenizer, 0, name, "allowed") for name in names)]] = True
-    options[0][:] &= mask
+    options[0][options[0].sum(1) > 1] &= mask
 
 
 def apply_lock(
@@ -115,8 +115,11 @@ class Hint:
 
     def __init__(self, source: str, tokenizer: Tokenizer, convention: str) -> None:
         try:
-            tokens = _with_runs(tokenize(source))
-            rows = tokenizer.split(normalize(tokens, convention))
+            tokens = tokenize(source.replace(RUN, f" {_RUN_COMMAND} "))
+            rows = [
+                (RUN, *row[1:]) if row[0] == _RUN_COMMAND else row
+                for row in tokenizer.split(normalize(tokens, convention))
+            ]
         except GryphoneError as error:
             raise ConfigError(f"hint {source!r}: {error}") from error
         if not rows:
@@ -128,23 +131,41 @@ class Hint:
             for modifier in modifiers if symbol != RUN else ():
                 token_id(tokenizer, 1, modifier, f"hint {source!r}")
         self.runs = sum(row[0] == RUN for row in rows)
+        if self.runs > MOST_RUNS:
+            raise ConfigError(f"hint {source!r} has {self.runs} runs; {MOST_RUNS} are the most")
         # A run that carries structure marks needs a symbol to hang them on.
         self.least = [int(bool("".join(row[1:]))) for row in rows if row[0] == RUN]
 
-    def lengths(self, guess: int) -> list[tuple[int, ...]]:
-        """Lengths of the runs worth trying when the answer has about `guess` tokens."""
+    def lengths(self, first: Decoded, longest: int) -> list[tuple[int, ...]]:
+        """Lengths of the runs worth trying, by what the first look at the ink said is where."""
         if not self.runs:
             return [()]
-        fixed = len(self.rows) - self.runs
-        total = max(guess - fixed, sum(self.least))
-        near = range(max(0, total - 2), total + 3)
+        fixed, least = len(self.rows) - self.runs, sum(self.least)
+        total = min(max(len(first.ids) - fixed, least), longest - 1 - fixed)
+        if total < least:
+            raise ConfigError(f"hint {self.source!r} is longer than the model's canvas")
+        near = range(max(least, total - 2), min(total + 2, longest - 1 - fixed) + 1)
         found = [
             split
-            for split in itertools.product(range(max(near) + 1), repeat=self.runs)
-            if sum(split) in near and all(n >= m for n, m in zip(split, self.least, strict=True))
+            for size in near
+            for split in _shares(size, self.runs)
+            if all(n >= m for n, m in zip(split, self.least, strict=True))
         ]
-        found.sort(key=lambda split: (abs(sum(split) - total), max(split) - min(split)))
+        found.sort(key=lambda split: -self._fit(split, first.distributions))
         return found[:MOST_HYPOTHESES]
+
+    def _fit(self, split: Sequence[int], seen: Sequence[np.ndarray]) -> float:
+        """How probable the known symbols are at the places that a split gives them."""
+        place, total, runs = 0, 0.0, iter(split)
+        for row in self.rows:
+            if row[0] == RUN:
+                place += next(runs)
+                continue
+            if row[0] != ONE and place < len(seen[0]):
+                token = self.tokenizer.vocabularies[0].id(row[0])
+                total += max(float(seen[0][place, token]), -12.0)
+            place += 1
+        return total + (max(float(seen[0][place, PAD_ID]), -12.0) if place < len(seen[0]) else 0)
 
     def apply(self, options: Sequence[np.ndarray], shown: np.ndarray, runs: Sequence[int]) -> None:
         """Write the hint, its runs of the given lengths, onto a canvas."""
@@ -178,14 +199,14 @@ class Hint:
         return place + n
 
 
-def _with_runs(tokens: Sequence[str]) -> list[str]:
-    """Three dots in a row are one token."""
-    out: list[str] = []
-    for token in tokens:
-        out.append(token)
-        if out[-3:] == ["."] * 3:
-            out[-3:] = [RUN]
-    return out
+def _shares(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Every way to share out `total` among `parts`."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _shares(total - first, parts - 1):
+            yield (first, *rest)
 
 
 def constraint(options: Sequence[np.ndarray], shown: np.ndarray) -> Constraint:

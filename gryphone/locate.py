@@ -7,10 +7,13 @@ stroke goes to the token that its pixels speak for.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor
 
-from gryphone.model import GryphOne, Memory, Packing
+from gryphone.model import DecoderBlock, GryphOne, Memory, Packing
 from gryphone.raster import Canvas, Patches, Pixels
 
 ATTENTION = 1.0  # weight of the cross-attention against the patch heads
@@ -27,7 +30,8 @@ def attention(model: GryphOne, memory: Memory, ids: Tensor) -> Tensor:
         x = x + table(ids[:, stream])
     own = Packing.equal(1, len(ids), ids.device)
     seen = []
-    for block, (k, v) in zip(decoder.blocks, memory.keys_values, strict=True):
+    blocks = cast(Iterable[DecoderBlock], decoder.blocks)
+    for block, (k, v) in zip(blocks, memory.keys_values, strict=True):
         x = x + block.attn(block.norm1(x), own)
         query = block.norm2(x)
         q = block.cross.q(query).unflatten(1, (block.cross.heads, -1))

@@ -125,7 +125,11 @@ def compare(
     With `none` the tokens are those given: split at spaces where the file is `spaced`, else lexed.
     What cannot be normalised is compared by those tokens too, and reported.
     """
-    plain = str.split if spaced else tokenize
+
+    def plain(source: str) -> list[str]:
+        # A compact answer (`x^{2}`, as our own commands print) has no spaces to split at.
+        return source.split() if spaced and " " in source.strip() else tokenize(source)
+
     if _lexed(sample.truth) is None or not sample.truth.strip():
         return Compared(1, 1, True, False), Problem(sample.id, "unreadable truth")
     truth, truth_problem = _spell(sample.truth, convention, plain)

@@ -21,6 +21,7 @@ class Step:
     total: int
     latex: str
     tokens: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position
     masked: tuple[int, ...]  # positions that were hidden from this step
     sample: int = 0  # which of the independent decodes
 

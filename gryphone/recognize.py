@@ -138,10 +138,7 @@ class Recognizer:
     @cached_property
     def grammar(self) -> Any:
         """The search for the best well-formed answer, built once for the vocabularies."""
-        try:
-            from gryphone.constrain import Grammar
-        except ImportError:
-            return _Argmax()
+        from gryphone.constrain import Grammar
 
         return Grammar.of(self.tokenizer)
 
@@ -154,16 +151,20 @@ class Recognizer:
         """Look at several inks in one pass of the encoder."""
         return Looked.at(self, inks, time.perf_counter() if began is None else began).each()
 
-    def recognize(self, source: Any, *, name: str | None = None, **options: Any) -> Result:
-        """The formula in one input; the options are those of `Ask`."""
-        ask = Ask(**options)
+    def recognize(
+        self, source: Any, *, name: str | None = None, ask: Ask | None = None, **options: Any
+    ) -> Result:
+        """The formula in one input; the options are those of `Ask`, or a ready `ask`."""
+        ask = Ask(**options) if ask is None else ask
         return self.encode(source, name=name).answer(ask)
 
-    def recognize_many(self, inks: Sequence[Ink], **options: Any) -> list[Result]:
+    def recognize_many(
+        self, inks: Sequence[Ink], *, ask: Ask | None = None, **options: Any
+    ) -> list[Result]:
         """The formulas in several inks, encoded and refined together."""
         from gryphone.answers import answer_batch
 
-        ask = Ask(**options)
+        ask = Ask(**options) if ask is None else ask
         if not inks:
             return []
         return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)
@@ -189,16 +190,8 @@ class Recognizer:
             seed=ask.seed,
             length=length,
             start=min(48, length),
-            record=True,
-            keep=True,
+            keep="all",
         )
-
-
-class _Argmax:
-    def best(self, log_probs):
-        ids = np.stack([x.argmax(1) for x in log_probs], 1)
-        ends = np.flatnonzero(ids[:, 0] == PAD_ID)
-        return ids[: ends[0]] if len(ends) else ids
 
 
 @dataclass(frozen=True)

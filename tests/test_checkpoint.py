@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gryphone.analysis.release import release
 from gryphone.checkpoint import (
     dequantize,
     load_checkpoint,
@@ -52,6 +53,15 @@ def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path / "b").model.state_dict()
     for name, value in model.state_dict().items():
         assert (loaded[name] - value).abs().max() <= value.abs().max() / 127
+
+
+def test_a_release_carries_its_facts(tmp_path: Path) -> None:
+    save(tmp_path / "run")
+    size = release(tmp_path / "run", tmp_path / "weights", {"valid": {"em": 12.5}})
+    facts = load_checkpoint(tmp_path / "weights").facts
+    assert facts["metrics"] == {"valid": {"em": 12.5}}
+    assert "non-commercial" in facts["licence"]
+    assert size < sum(p.stat().st_size for p in (tmp_path / "run").iterdir())
 
 
 def test_quantised_matrices_are_within_half_a_step() -> None:

@@ -136,3 +136,8 @@ PUBLISHED = {
 def test_published_figures(name: str) -> None:
     scores = score(read_samples(DATA / "metrics" / name), draws=0)
     assert {key: round(getattr(scores, key), 4) for key in PUBLISHED[name]} == PUBLISHED[name]
+
+
+def test_a_compact_prediction_is_read_token_by_token() -> None:
+    samples = [Sample("a", "x ^ { 2 }", "x^{2}"), Sample("b", "y", "y")]
+    assert score(samples, draws=2).to_dict()["em"] == 100.0

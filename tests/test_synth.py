@@ -23,7 +23,7 @@ from gryphone.synth.formulas import (
     is_protected,
     protected_labels,
 )
-from gryphone.synth.glyphs import GlyphBank, GlyphSample, clean, load_bank, pack, simplify
+from gryphone.synth.glyphs import GlyphBank, GlyphSample, clean, load_bank, pack
 from gryphone.synth.hand import root_hooks
 from gryphone.synth.layouts import Layout, Layouts, Slot, concat, load_layouts, pack_layouts
 from gryphone.synth.real import hand_boxes, real_layouts
@@ -50,8 +50,10 @@ CALM = Style(
     one_writer=1.0,
     mess=0.0,
     size_spread=0.0,
+    class_spread=0.0,
     width_spread=0.0,
     script_size=1.0,
+    sub_size=1.0,
     script_size_spread=0.0,
     script_rise=0.0,
     script_drop=0.0,
@@ -112,9 +114,12 @@ def generator(seed: int = 0) -> torch.Generator:
 # Glyphs
 
 
-def test_simplify_keeps_corners_and_drops_points_on_a_line() -> None:
+def test_packing_keeps_corners_and_drops_points_on_a_line() -> None:
     line = np.array([[0, 0], [1, 0.001], [2, 0], [2, 1], [2, 2.0]])
-    assert simplify(line, 0.01).tolist() == [[0, 0], [2, 0], [2, 2]]
+    bank = pack([GlyphSample("x", (line, line[::-1])), GlyphSample("y", (line,))])
+    assert bank.points[:3].tolist() == [[-127, -127], [127, -127], [127, 127]]
+    assert bank.offsets.tolist() == [0, 6, 9]
+    assert np.flatnonzero(~bank.pen).tolist() == [0, 3, 6]
 
 
 def test_clean_drops_what_is_far_too_wide_or_has_a_stray_stroke() -> None:

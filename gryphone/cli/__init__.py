@@ -7,7 +7,7 @@ import sys
 import typer
 
 from gryphone import __version__
-from gryphone.cli import data, text, training
+from gryphone.cli import data, recognition, synth, text, training
 from gryphone.errors import GryphoneError
 
 
@@ -26,7 +26,7 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for part in (text, data, training):
+    for part in (recognition, text, data, synth, training):
         part.register(app)
     return app
 
@@ -34,10 +34,17 @@ def make_app() -> typer.Typer:
 def main() -> None:
     """Run the program."""
     try:
-        make_app()()
+        code = make_app()(standalone_mode=False)
     except GryphoneError as error:
         print(f"gryphone: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         print("gryphone: stopped", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        # A usage error: Typer brings its own Click, whose base class has no public name.
+        if not hasattr(error, "exit_code") or not hasattr(error, "show"):
+            raise
+        error.show()
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)

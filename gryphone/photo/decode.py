@@ -45,7 +45,9 @@ class Picture:
         whole = int(1 / scale)
         if whole > 1:
             part = part.reduce(whole)
-        size = [max(1, round((high - low) * scale)) for low, high in zip(box, box[2:], strict=False)]
+        size = [
+            max(1, round((high - low) * scale)) for low, high in zip(box, box[2:], strict=False)
+        ]
         if tuple(size) != part.size and scale < 1:
             part = part.resize((size[0], size[1]), Image.Resampling.BILINEAR)
         return np.asarray(part, dtype=np.float32)
@@ -149,7 +151,9 @@ def _from_array(array: NDArray[Any], name: str) -> "Image":
     if array.dtype == np.bool_:
         array = array.astype(np.uint8) * np.uint8(255)
     elif array.dtype != np.uint8:
-        if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
+        if not np.issubdtype(array.dtype, np.number) or np.issubdtype(
+            array.dtype, np.complexfloating
+        ):
             raise InkError(f"{name}: array of {array.dtype}; expected numbers")
         array = _eight_bits(array.astype(np.float64), np.issubdtype(array.dtype, np.floating))
     if array.ndim == 3 and array.shape[2] == 1:

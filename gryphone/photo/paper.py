@@ -11,30 +11,45 @@ Mask = NDArray[np.bool_]
 
 FAINTEST = 0.07  # ink must be this much darker than the paper around it (1 is black on white)
 
+MOST_PARTS = 3000  # separate pieces of ink; more are a texture
+DIM = 90.0  # grey level: darker paper than this is not brightened further
+
 
 @dataclass(frozen=True)
 class Levels:
     """Darkness that separates ink from paper: sure ink, and ink where it touches sure ink."""
 
-    high: float
-    low: float
+    ink: float  # how dark clear ink is
+    floor: float  # what may still be the paper's own noise
+
+    @property
+    def high(self) -> float:
+        """Certainly ink."""
+        return max(self.floor, 0.45 * self.ink)
+
+    @property
+    def low(self) -> float:
+        """Ink where it touches certain ink."""
+        return max(self.floor, 0.25 * self.ink)
 
 
 def darkness(grey: Grey) -> Grey:
     """How much darker than the paper around it each pixel is, 0 to 1; light ink is turned dark."""
     if _light_on_dark(grey):
         grey = 255 - grey
-    paper = np.maximum(_background(grey, 85), 16)
-    ratio = grey / paper
+    paper = _background(grey, 85)
+    # Light multiplies, so darkness is relative to the paper; but noise in deep shadow is no ink.
+    dark = (paper - grey) / np.maximum(paper, DIM)
     # The percentile lies above the paper's own level where the paper is noisy.
-    ratio /= max(float(np.median(ratio[::2, ::2])), 0.1)
-    return np.clip(1 - ratio, 0, 1, dtype=np.float32)
+    dark -= float(np.median(dark[::2, ::2]))
+    return np.clip(dark, 0, 1).astype(np.float32)
 
 
 def _light_on_dark(grey: Grey) -> bool:
     """Ink is the tail of the deviations from the local level, on whichever side it lies."""
+    grey = grey[:: 2 if len(grey) > 200 else 1, :: 2 if grey.shape[1] > 200 else 1]
     deviation = grey - _background(grey, 50)
-    return float((deviation.astype(np.float64) ** 3).mean()) > 0
+    return float((deviation * deviation * deviation).mean(dtype=np.float64)) > 0
 
 
 def _background(grey: Grey, percentile: float) -> Grey:
@@ -70,7 +85,7 @@ def ink_levels(dark: Grey) -> Levels | None:
     if ink.size < 4:
         return None
     level = float(np.percentile(ink, 85))
-    return Levels(max(floor, 0.45 * level), max(floor, 0.25 * level))
+    return Levels(level, floor)
 
 
 def ink_mask(dark: Grey, levels: Levels) -> Mask:
@@ -137,12 +152,21 @@ def without_dust(parts: Parts, width: float, levels: Levels) -> NDArray[np.bool_
     keep &= (parts.longer >= 0.7 * width) & (parts.depth >= 1.1 * levels.high)
     keep[0] = False
     large = keep & (parts.longer > 3 * width)
-    if not large.any():
+    if not large.any() or keep.sum() > MOST_PARTS:
         return keep
     size = symbol_size(parts, width)
-    reach = 1.5 * size + width
-    for part in np.flatnonzero(keep & ~large):
-        keep[part] = bool((_gap(parts.boxes[part], parts.boxes[large]) < reach).any())
+    height, across = parts.labels.shape
+    for part in np.flatnonzero(keep):
+        left, top, right, bottom = parts.boxes[part].tolist()
+        others = large.copy()
+        others[part] = False
+        if not others.any():
+            continue
+        # A lone dot is dust, a lone line along the edge is the sheet's own, the rest may be far.
+        narrow = min(right - left, bottom - top) < 3 * width
+        edge = narrow and (min(left, top) <= 2 or right >= across - 2 or bottom >= height - 2)
+        reach = width + size * (1.5 if edge or not large[part] else 5.0)
+        keep[part] = bool((_gap(parts.boxes[part], parts.boxes[others]) < reach).any())
     return keep
 
 

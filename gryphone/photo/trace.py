@@ -1,34 +1,27 @@
-"""Thin lines to strokes: a skeleton's pixels as a graph, walked as a pen would have gone."""
+"""Thin lines to strokes: the graph of a skeleton, walked as a pen would have gone."""
 
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gryphone.errors import InkError
 from gryphone.photo.paper import Mask
+from gryphone.photo.skeleton import Edge, Line, edges_of, length_of
 
-Line = NDArray[np.float64]  # (n, 2): x, y
 End = tuple[int, int]  # edge, side: 0 where its line begins, 1 where it ends
 
 STRAIGHT = math.radians(55)  # a pen passes a crossing when it turns less than this
 CROSSING = math.radians(35)  # what a pen may turn at most to be called straight across
 GAP = 2.2  # pen widths between line ends, over which a pen may have skipped
 CRUMB = 1.6  # the same where one of the lines is too short to have a direction
+LEAN = math.radians(70)  # a branch at a sharper angle was drawn by going back along its line
+SHORT = 4.0  # pen widths: so short an end beyond a branch was gone back along at any angle
 SPUR = 0.6  # pen widths a branch must stick out by to be writing
-_AROUND = ((0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, -1), (-1, 1))
-
-
-@dataclass
-class _Edge:
-    """A line between two nodes of the skeleton."""
-
-    ends: list[int]  # node at each side
-    line: Line
-    length: float
+LONGEST = 200_000  # pixels of line, about a thousand symbols
+MOST_NODES = 6000  # ends and crossings
 
 
 def trace(mask: Mask, width: float) -> list[Line]:
@@ -39,96 +32,43 @@ def trace(mask: Mask, width: float) -> list[Line]:
     mask = np.pad(mask, 1)
     radius = distance_transform_edt(mask)
     thin = skeletonize(mask)
-    graph = _Graph(*_edges(thin, radius), width)
+    length = int(thin.sum())
+    if length > LONGEST:
+        raise InkError(f"{length} pixels of line; this is a texture or a whole page, not a formula")
+    graph = _Graph(*edges_of(thin, radius), width)
+    if len(graph.places) > MOST_NODES:
+        raise InkError(
+            f"{len(graph.places)} line ends and crossings; this is a texture, not writing"
+        )
     graph.prune()
     graph.contract()
     graph.bridge()
-    return [smooth(line - 1, width) for line in graph.strokes()]
+    paths = graph.strokes()
+    places = [place - 1 for place in graph.places]
+    for path in paths:
+        path.line = smooth(path.line - 1, width)
+    return [path.line for path in retrace(paths, places, width)] + [
+        dot[None] - 1 for dot in graph.dots
+    ]
 
 
-def _edges(
-    thin: Mask, radius: NDArray[np.float64]
-) -> tuple[list[_Edge], list[Line], list[float]]:
-    """Cut the skeleton at its ends and branch points: edges, node places and node radii."""
-    rows, columns = np.nonzero(thin)
-    points = np.stack([columns, rows], 1).astype(np.float64)
-    near = _neighbours(thin, rows, columns)
-    thick = radius[rows, columns]
-    node_of, groups = _nodes(near)
-    places = [points[group].mean(0) for group in groups]
-    radii = [float(thick[group].max()) for group in groups]
-    edges: list[_Edge] = []
-    used: set[tuple[int, int]] = set()
-    seen = set(node_of)
+@dataclass(eq=False)
+class _Path:
+    """A stroke under construction."""
 
-    def walk(start: int, step: int) -> list[int]:
-        path = [start, step]
-        while path[-1] not in node_of:
-            seen.add(path[-1])
-            onward = [q for q in near[path[-1]] if q != path[-2]]
-            path.append(onward[0])
-        return path
-
-    for pixel, node in node_of.items():
-        for step in near[pixel]:
-            if (pixel, step) in used or node_of.get(step) == node:
-                continue
-            path = walk(pixel, step)
-            used.add((path[-1], path[-2]))
-            edges.append(_edge(points[path], [node, node_of[path[-1]]]))
-    for pixel in range(len(points)):  # rings without any node
-        if pixel not in seen:
-            node_of[pixel] = len(places)
-            places.append(points[pixel])
-            radii.append(float(thick[pixel]))
-            path = walk(pixel, near[pixel][0])
-            seen.add(pixel)
-            edges.append(_edge(points[path], [node_of[pixel]] * 2))
-    return edges, places, radii
-
-
-def _edge(line: Line, ends: list[int]) -> _Edge:
-    return _Edge(ends, line, float(np.hypot(*np.diff(line, axis=0).T).sum()))
-
-
-def _neighbours(thin: Mask, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[list[int]]:
-    """Each pixel's neighbours; a diagonal one only where no straight one leads there."""
-    index = np.full(thin.shape, -1, dtype=np.int64)
-    index[rows, columns] = np.arange(len(rows))
-    table = np.stack([index[rows + dy, columns + dx] for dx, dy in _AROUND], 1)
-    there = table >= 0
-    for diagonal, (dx, dy) in enumerate(_AROUND[4:], 4):
-        sides = [_AROUND.index((dx, 0)), _AROUND.index((0, dy))]
-        table[there[:, sides].any(axis=1), diagonal] = -1
-    return [[q for q in row if q >= 0] for row in table.tolist()]
-
-
-def _nodes(near: list[list[int]]) -> tuple[dict[int, int], list[list[int]]]:
-    """Ends, lone pixels, and groups of touching branch pixels: node of each pixel, its pixels."""
-    groups: list[list[int]] = []
-    node_of: dict[int, int] = {}
-    for pixel, around in enumerate(near):
-        if len(around) == 2 or pixel in node_of:
-            continue
-        node_of[pixel] = len(groups)
-        group = [pixel]
-        if len(around) > 2:
-            for member in group:
-                for q in near[member]:
-                    if len(near[q]) > 2 and q not in node_of:
-                        node_of[q] = len(groups)
-                        group.append(q)
-        groups.append(group)
-    return node_of, groups
+    line: Line
+    through: set[int]  # branch nodes that it passes
+    joins: list[int]  # branch nodes where it starts or ends on a line that the pen went back along
+    ends: tuple[int, int]
 
 
 class _Graph:
     """Edges and nodes under repair; `strokes` reads the result."""
 
     def __init__(
-        self, edges: list[_Edge], places: list[Line], radii: list[float], width: float
+        self, edges: list[Edge], places: list[Line], radii: list[float], width: float
     ) -> None:
-        self.edges: dict[int, _Edge] = dict(enumerate(edges))
+        self.edges: dict[int, Edge] = dict(enumerate(edges))
         self.places, self.radii, self.width = places, radii, width
         self.dots = [places[n] for n in sorted(set(range(len(places))) - self.ends().keys())]
 
@@ -141,7 +81,7 @@ class _Graph:
         return meeting
 
     def prune(self) -> None:
-        """Remove branches that hardly leave the line they grow on: thinning's reply to rough edges."""
+        """Remove branches that hardly leave their line: thinning's reply to rough edges."""
         for _ in range(2):
             meeting = self.ends()
             for number, edge in list(self.edges.items()):
@@ -223,8 +163,8 @@ class _Graph:
         turns = _turn(self._heading(a, one), across), _turn(self._heading(b, two), across + math.pi)
         return max(turns) < STRAIGHT
 
-    def strokes(self) -> Iterator[Line]:
-        """Chains of edges, joined where the pen passed through; lone pixels are dots."""
+    def strokes(self) -> list[_Path]:
+        """Chains of edges, joined where the pen passed through."""
         meeting = self.ends()
         partner: dict[End, End] = {}
         for node, ends in meeting.items():
@@ -233,25 +173,36 @@ class _Graph:
         done: set[int] = set()
         # Chains with a free end first; what is left then are rings.
         free = [(n, s) for n in self.edges for s in (0, 1) if (n, s) not in partner]
-        for start in itertools.chain(free, [(n, 0) for n in self.edges]):
-            if start[0] not in done:
-                yield self._chain(start, partner, meeting, done)
-        for place in self.dots:
-            yield place[None]
+        starts = [*free, *((n, 0) for n in self.edges)]
+        return [self._chain(s, partner, meeting, done) for s in starts if s[0] not in done]
 
     def _chain(
         self, start: End, partner: dict[End, End], meeting: dict[int, list[End]], done: set[int]
-    ) -> Line:
+    ) -> _Path:
         parts: list[Line] = []
+        nodes: list[int] = [self.edges[start[0]].ends[start[1]]]
         at: End | None = start
         while at is not None and at[0] not in done:
             number, side = at
             done.add(number)
             parts.append(self._line(number, side, partner, meeting))
-            at = partner.get((number, 1 - side))
+            nodes.append(self.edges[number].ends[1 - side])
+            last, at = (number, 1 - side), partner.get((number, 1 - side))
         if at is not None and at == start:  # a ring that closes through a crossing
             parts.append(parts[0][:1])
-        return np.concatenate(parts)
+        joins = [
+            node
+            for end in (start, last)
+            if end not in partner
+            and self._leans((node := nodes[0 if end is start else -1]), end, meeting[node])
+        ]
+        return _Path(np.concatenate(parts), set(nodes[1:-1]), joins, (nodes[0], nodes[-1]))
+
+    def _leans(self, node: int, end: End, ends: list[End]) -> bool:
+        """Whether a line leaves another so sharply that the pen must have gone back along it."""
+        mine = self._heading(node, end)
+        turns = [math.pi - _turn(mine, self._heading(node, e)) for e in ends if e != end]
+        return bool(turns) and min(turns) < LEAN
 
     def _line(
         self, number: int, side: int, partner: dict[End, End], meeting: dict[int, list[End]]
@@ -307,6 +258,31 @@ class _Graph:
 def _turn(one: float, other: float) -> float:
     """How far a pen turns that comes in along one heading's line and leaves along the other."""
     return abs(math.remainder(one - other - math.pi, math.tau))
+
+
+def retrace(paths: list[_Path], places: list[Line], width: float) -> list[_Path]:
+    """Let the pen go back along its line to where a branch leaves it, as in n, d and a."""
+    for branch in list(paths):
+        loop = branch.ends[0] == branch.ends[1]
+        for node in [*branch.joins, *branch.ends]:
+            trunk = next((p for p in paths if node in p.through and p is not branch), None)
+            if trunk is None:
+                continue
+            line, place = branch.line, places[node]
+            if math.dist(line[0], place) > math.dist(line[-1], place):
+                line = line[::-1]
+            base = trunk.line
+            at = int(np.argmin(np.hypot(*(base - place).T)))
+            if length_of(base[: at + 1]) < length_of(base[at:]):
+                base, at = base[::-1], len(base) - 1 - at
+            short = length_of(base[at:]) < SHORT * width
+            if not (short or node in branch.joins or loop or set(branch.ends) <= trunk.through):
+                continue
+            trunk.line = np.concatenate([base, base[at:-1][::-1], line])
+            trunk.through |= branch.through
+            paths.remove(branch)
+            break
+    return paths
 
 
 def smooth(line: Line, width: float) -> Line:

@@ -3,10 +3,11 @@
 import contextlib
 import json
 import lzma
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +20,24 @@ from gryphone.synth.formulas import (
     CONVENTION,
     choose_lengths,
     clean_formulas,
+    is_protected,
     protected_labels,
     read_formulas,
 )
 from gryphone.synth.glyphs import GlyphBank, load_bank
+from gryphone.synth.grammar import Grammar, Widening
+from gryphone.synth.guard import check_bank, only_training, protected_names
 from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
+from gryphone.synth.offline import from_images, read_boxes
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.sources import build_bank, from_detexify, from_inks
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
 from gryphone.synth.texlayout import Report, class_boxes, typeset
-from gryphone.tokens import Tokenizer, build_tokenizer, sat_split
+from gryphone.tokens import Tokenizer, build_tokenizer, sat_split, tokenizer_from_dict
 
 TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet")
 VALIDATION = ("valid-2013", "valid-2023", "test-2014")
+AMBIGUOUS = frozenset(["\\|"])  # written as two bars, see gryphone.synth.formulas.as_written
 
 
 @dataclass
@@ -42,17 +48,32 @@ class BuildReport:
     kept: dict[str, int] = field(default_factory=dict)
 
 
+def protected_sets(data: Path) -> list[Path]:
+    """The validation and test sets in the shared data folder."""
+    return [data / "crohme" / f"{name}.tar.xz" for name in VALIDATION]
+
+
 def protected_of(data: Path) -> frozenset[str]:
     """The labels of the validation and test sets in the shared data folder."""
     tables = sorted((data / "metrics").glob("*.tsv*"))
-    return protected_labels([data / "crohme" / f"{n}.tar.xz" for n in VALIDATION], tables)
+    return protected_labels(protected_sets(data), tables)
 
 
-def make_bank(data: Path, *, seed: int = 0) -> GlyphBank:
-    """The glyph bank of CROHME's training ink and Detexify's drawings."""
-    written = list(from_inks(read_dataset(data / "crohme" / "train.tar.xz")))
+def make_bank(data: Path, dropped: Counter[str], *, seed: int = 0) -> GlyphBank:
+    """The glyph bank of CROHME's training ink, OffHME's images and Detexify's drawings.
+
+    An ink with the name, or a stroke with the shape, of validation or test ink is an error.
+    """
+    protected = protected_sets(data)
+    inks = only_training(read_dataset(data / "crohme" / "train.tar.xz"), protected_names(protected))
+    written = list(from_inks(inks))
+    offline = data / "offline"
+    images = read_dataset(offline / "offhme-1.tar", offline / "offhme-2.tar")
+    traced = list(from_images(images, read_boxes(offline / "offhme-boxes.jsonl.xz"), dropped))
     drawn = list(from_detexify(data / "symbols" / "detexify-math.jsonl.xz"))
-    return build_bank(written, drawn, generator=np.random.default_rng(seed))
+    bank = build_bank(written, drawn, traced, generator=np.random.default_rng(seed))
+    check_bank(bank, protected)
+    return bank
 
 
 def symbols_with_glyphs(bank: GlyphBank, least: int = 10) -> set[str]:
@@ -80,16 +101,41 @@ def choose_formulas(
     return (chosen[i] for i in order.tolist())
 
 
+def grammar_formulas(
+    labels: Sequence[Sequence[str]],
+    symbols: Collection[str],
+    protected: Collection[str],
+    count: int,
+    *,
+    seed: int = 0,
+) -> list[list[str]]:
+    """`count` distinct formulas of a grammar fitted to labels and widened."""
+    grammar = Grammar.fit(labels, symbols, Widening())
+    known = {tuple(tokens) for tokens in labels}
+    made: dict[tuple[str, ...], None] = {}
+    # Short ones come again and again: the bound keeps a small grammar from running for ever.
+    for tokens in islice(grammar.formulas(seed), 3 * count):
+        if len(made) == count:
+            break
+        if tuple(tokens) not in known and not is_protected(tokens, protected):
+            made.setdefault(tuple(tokens))
+    return [list(tokens) for tokens in made]
+
+
 def make_tokenizer(
     labels: Sequence[Sequence[str]],
     extra: Sequence[Sequence[str]],
     formulas: Sequence[Sequence[str]],
     *,
     min_count: int,
+    base: Tokenizer | None = None,
 ) -> Tokenizer:
-    """SAT vocabularies: all of the labels', and what is frequent in extra labels and formulas."""
-    base = build_tokenizer("sat", labels)
-    return base.grow(extra, 2).grow(formulas, min_count)
+    """SAT vocabularies: all of the labels', and what is frequent in extra labels and formulas.
+
+    `base` keeps its ids: weights were trained with them.
+    """
+    start = base.grow(labels) if base is not None else build_tokenizer("sat", labels)
+    return start.grow(extra, 2).grow(formulas, min_count)
 
 
 def make_layouts(
@@ -150,43 +196,73 @@ def build(
     data: Path,
     packed: Path,
     *,
-    count: int = 400_000,
+    count: int = 435_000,
+    grammar: int = 120_000,
     min_count: int = 30,
     progress: Callable[[str], None] = lambda message: None,
 ) -> BuildReport:
     """Write glyphs.npz, layouts-real.npz, layouts-tex.npz and tokenizer.json.
 
-    `data` is the shared data folder; `packed` holds the packed training sets and gets the files.
+    `data` is the shared data folder; `packed` holds the packed training sets and gets the files,
+    all at the end. A tokenizer that is there already is grown, its ids stay.
     """
     report = BuildReport()
-    make_bank(data).save(packed / "glyphs.npz")
-    bank = load_bank(packed / "glyphs.npz")
-    report.kept["glyphs"], report.kept["glyph classes"] = len(bank), len(bank.classes)
-    progress(f"{len(bank)} glyphs in {len(bank.classes)} classes")
-    protected = protected_of(data)
-    sets = [read_packed(path) for path in map(packed.joinpath, TRAINING)]
-    real, boxes = make_real_layouts(sets[0], bank, protected, report)
-    real.save(packed / "layouts-real.npz")
-    progress(f"{len(real)} real layouts")
-    labels = [label.split() for one in sets for label in one.labels]
-    symbols = symbols_with_glyphs(bank)
-    formulas = all_formulas(data, symbols, protected, report.dropped)
-    progress(f"{len(formulas)} formulas can be written")
-    tokenizer = make_tokenizer(labels, mathwriting_labels(data), formulas, min_count=min_count)
-    save_tokenizer(tokenizer, packed / "tokenizer.json")
+    with tempfile.TemporaryDirectory(dir=packed) as folder:
+        place = Path(folder)
+        make_bank(data, report.dropped).save(place / "glyphs.npz")
+        bank = load_bank(place / "glyphs.npz")
+        report.kept["glyphs"], report.kept["glyph classes"] = len(bank), len(bank.classes)
+        progress(f"{len(bank)} glyphs in {len(bank.classes)} classes")
+        protected = protected_of(data)
+        sets = [read_packed(path) for path in map(packed.joinpath, TRAINING)]
+        real, boxes = make_real_layouts(sets[0], bank, protected, report)
+        real.save(place / "layouts-real.npz")
+        progress(f"{len(real)} real layouts")
+        labels = [label.split() for one in sets for label in one.labels]
+        symbols = symbols_with_glyphs(bank)
+        formulas = all_formulas(data, symbols, protected, report.dropped)
+        progress(f"{len(formulas)} formulas can be written")
+        base = load_tokenizer(packed / "tokenizer.json")
+        extra = mathwriting_labels(data)
+        tokenizer = make_tokenizer(labels, extra, formulas, min_count=min_count, base=base)
+        chosen = _formulas(formulas, sets[0], tokenizer, count, report)
+        written = [label.split() for label in sets[0].labels]
+        common = symbols & set(tokenizer.vocabularies[0].tokens) - AMBIGUOUS
+        made = grammar_formulas(written, common, protected, grammar)
+        tokenizer = tokenizer.grow(made, min_count)
+        save_tokenizer(tokenizer, place / "tokenizer.json")
+        chosen += [t for t in made if _known(t, tokenizer)]
+        progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar among them")
+        make_layouts(chosen, boxes, protected, report).save(place / "layouts-tex.npz")
+        for path in sorted(place.iterdir()):
+            path.replace(packed / path.name)
+    return report
+
+
+def _formulas(
+    formulas: Sequence[list[str]],
+    written: Packed,
+    tokenizer: Tokenizer,
+    count: int,
+    report: BuildReport,
+) -> list[list[str]]:
+    """The mined formulas to typeset."""
     usable = [t for t in formulas if _known(t, tokenizer)]
     report.dropped["a symbol or modifier too rare"] += len(formulas) - len(usable)
-    familiar = {symbol for label in sets[0].labels for symbol, _ in sat_split(label.split())}
+    familiar = {symbol for label in written.labels for symbol, _ in sat_split(label.split())}
     chosen = list(choose_formulas(usable, familiar, count))
     report.dropped["not chosen"] += len(usable) - len(chosen)
-    layouts = make_layouts(chosen, boxes, protected, report)
-    layouts.save(packed / "layouts-tex.npz")
-    return report
+    return chosen
 
 
 def _known(tokens: Sequence[str], tokenizer: Tokenizer) -> bool:
     symbols, modifiers = tokenizer.vocabularies
     return all(s in symbols and m in modifiers for s, m in sat_split(tokens))
+
+
+def load_tokenizer(path: Path) -> Tokenizer | None:
+    """The vocabularies in a JSON file, or None where there is none."""
+    return tokenizer_from_dict(json.loads(path.read_text("utf-8"))) if path.exists() else None
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path) -> None:

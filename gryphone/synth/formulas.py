@@ -65,9 +65,25 @@ def is_protected(tokens: Sequence[str], protected: Collection[str]) -> bool:
     return " ".join(tokens) in protected and len(sat_split(tokens)) >= PROTECTED_LENGTH
 
 
-def two_bars(tokens: Sequence[str]) -> list[str]:
-    """CROHME writes a norm with single bars; nobody can see the difference."""
-    return [bar for token in tokens for bar in (("|", "|") if token == "\\|" else (token,))]
+_FENCED = {
+    "p": ("(", ")"),
+    "b": ("[", "]"),
+    "B": ("\\{", "\\}"),
+    "v": ("|", "|"),
+    "V": ("\\|",) * 2,
+}
+# What is spelt otherwise than it is written: a norm's bars, the brackets of a matrix.
+_AS_WRITTEN: dict[str, tuple[str, ...]] = {
+    "\\|": ("|", "|"),
+    **{f"\\begin{{{k}matrix}}": (left, "\\begin{matrix}") for k, (left, _) in _FENCED.items()},
+    **{f"\\end{{{k}matrix}}": ("\\end{matrix}", right) for k, (_, right) in _FENCED.items()},
+}
+
+
+def as_written(tokens: Sequence[str]) -> list[str]:
+    """One token for each visible sign: CROHME writes a norm with single bars, for example."""
+    visible = [part for token in tokens for part in _AS_WRITTEN.get(token, (token,))]
+    return [part for token in visible for part in _AS_WRITTEN.get(token, (token,))]
 
 
 def cuts(tokens: Sequence[str]) -> Iterator[list[str]]:
@@ -108,10 +124,12 @@ def clean_formulas(
     for line in lines:
         try:
             plain = _OLD_WEIGHTS.sub(r"\\rm", _WEIGHTS.sub(r"\\mathrm", line))
-            tokens = two_bars(normalize(plain, CONVENTION))
+            tokens = as_written(normalize(plain, CONVENTION))
         except GryphoneError:
             dropped["not readable as LaTeX"] += 1
             continue
+        while tokens and tokens[-1] in ".,;":  # a paper's sentence goes on, a formula ends
+            tokens.pop()
         parts = [tokens]
         if len(tokens) > cut_above:
             parts += cuts(tokens)
@@ -181,7 +199,9 @@ def choose_lengths(
     keys = []
     for at, n in enumerate(lengths):
         rich = any(token in _STRUCTURES for token in formulas[at])
-        weight = 1e4 * wish(n) / totals[n] * (structures if rich else 1.0)
+        # Lists are common in papers and rare in handwriting.
+        commas = 0.5 ** min(sum(token == "," for token in formulas[at]), 3)
+        weight = 1e4 * wish(n) / totals[n] * (structures if rich else 1.0) * commas
         keys.append((draw.random() ** (1 / max(weight, 1e-9)), at))
     keys.sort(reverse=True)
     return sorted(at for _, at in keys[:count])

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.data.simplify import simplify
 from gryphone.errors import DataError
 
 FORMAT = "gryphone-glyphs-1"
@@ -94,40 +95,13 @@ def load_bank(path: Path) -> GlyphBank:
     )
 
 
-def simplify(stroke: Array, tolerance: float) -> Array:
-    """The stroke without the points that lie within `tolerance` of the remaining line (RDP)."""
-    count = len(stroke)
-    if count < 3:
-        return stroke
-    keep = np.zeros(count, dtype=bool)
-    keep[0] = keep[-1] = True
-    stack = [(0, count - 1)]
-    while stack:
-        first, last = stack.pop()
-        if last - first < 2:
-            continue
-        offset = stroke[first + 1 : last] - stroke[first]
-        along = stroke[last] - stroke[first]
-        length = float(np.hypot(along[0], along[1]))
-        if length > 1e-12:
-            distance = np.abs(offset[:, 0] * along[1] - offset[:, 1] * along[0]) / length
-        else:
-            distance = np.hypot(offset[:, 0], offset[:, 1])
-        far = int(distance.argmax())
-        if distance[far] > tolerance:
-            middle = first + 1 + far
-            keep[middle] = True
-            stack += [(first, middle), (middle, last)]
-    return stroke[keep]
-
-
-def _unit(strokes: Sequence[Array], tolerance: float) -> tuple[Array, ...]:
-    """Strokes centred and scaled to a longer side of 2, simplified."""
+def _unit(strokes: Sequence[Array]) -> list[Array]:
+    """Strokes centred and scaled to a longer side of 2."""
     points = np.concatenate(strokes)
     low, high = points.min(axis=0), points.max(axis=0)
     scale = max(float((high - low).max()), 1e-12) / 2
     centre = (low + high) / 2
-    return tuple(simplify((stroke - centre) / scale, tolerance) for stroke in strokes)
+    return [(stroke - centre) / scale for stroke in strokes]
 
 
 def clean(glyphs: Sequence[GlyphSample], spread: float = 4.0) -> list[GlyphSample]:
@@ -171,19 +145,25 @@ def pack(glyphs: Iterable[GlyphSample], tolerance: float = 0.02) -> GlyphBank:
     writer_id: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     writer_id[None] = ANY_WRITER
     ordered.sort(key=lambda glyph: (class_id[glyph.label], writer_id[glyph.writer]))
-    strokes: list[Array] = []
-    lengths: list[int] = []
-    for glyph in ordered:
-        unit = _unit(glyph.strokes, tolerance)
-        strokes += unit
-        lengths.append(sum(len(stroke) for stroke in unit))
-    pen = np.ones(sum(lengths), dtype=bool)
-    pen[np.cumsum([0] + [len(stroke) for stroke in strokes[:-1]])] = False
+    glyph_strokes = [_unit(glyph.strokes) for glyph in ordered]
+    strokes = [stroke for each in glyph_strokes for stroke in each]
+    points = np.concatenate(strokes)
+    starts = _starts([len(stroke) for stroke in strokes])
+    glyph_starts = _starts([sum(map(len, each)) for each in glyph_strokes])
+    keep = simplify(points, starts, glyph_starts, tolerance)
+    pen = np.ones(len(points), dtype=bool)
+    pen[starts] = False
+    kept = np.concatenate([[0], np.cumsum(keep)])  # points kept before each point
     return GlyphBank(
         classes=classes,
-        points=np.round(np.concatenate(strokes) * SCALE).clip(-127, 127).astype(np.int8),
-        pen=pen,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        points=np.round(points[keep] * SCALE).clip(-127, 127).astype(np.int8),
+        pen=pen[keep],
+        offsets=kept[np.append(glyph_starts, len(points))].astype(np.int32),
         labels=np.array([class_id[glyph.label] for glyph in ordered], dtype=np.int16),
         writers=np.array([writer_id[glyph.writer] for glyph in ordered], dtype=np.int16),
     )
+
+
+def _starts(lengths: Sequence[int]) -> NDArray[np.int64]:
+    """The index at which each of several sequences, one behind the other, begins."""
+    return np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]).astype(np.int64)

@@ -160,7 +160,8 @@ class Hand:
         s, style = self.slots, self.style
         x, y, a, b = s.geometry.unbind(1)
         left, top, right, bottom = self.class_boxes[s.classes].unbind(1)
-        grow = style.script_size * self.per_sample(style.script_size_spread).exp()
+        grow = torch.where(s.rise > 0, style.script_size, style.sub_size)
+        grow = grow * self.per_sample(style.script_size_spread).exp()
         further = torch.where(s.rise > 0, style.script_rise, style.script_drop)
         shift = (further + self.per_sample(style.script_rise_spread)) * s.rise
         size = torch.where(s.rise != 0, a * grow, a)
@@ -208,7 +209,9 @@ class Hand:
         s, style = self.slots, self.style
         extent = self.glyphs.extents[chosen].clamp_min(1e-3)
         spread = torch.where(self.natural, style.size_spread, style.box_spread)
-        jitter = (self.normal(len(chosen)) * spread * self.mess).exp()
+        jitter = self.normal(len(chosen)) * spread * self.mess
+        habit = self.normal(s.size, len(self.class_boxes))[s.owner, s.classes] * style.class_spread
+        jitter = (jitter + torch.where(self.natural, habit, 0.0)).exp()
         factor = torch.where(boxes.height > 1.0, style.big_operator, style.accent)
         jitter = torch.where(s.fit == Fit.BOX, jitter * factor, jitter)
         # The diagonal is the one size that suits an m, a 1, a minus sign and a dot alike.
@@ -247,7 +250,8 @@ class Hand:
         # Bars and frames claim no room: what they span does.
         number = (last - first).clamp_min(1) * ((s.fit != Fit.BAR) & (s.fit != Fit.FRAME))
         room = number * cell[s.owner]
-        need = torch.where(root, boxes.hook, width) + (padding[s.owner] * boxes.em)
+        beside = torch.where(s.rise != 0, style.script_padding, 1.0)
+        need = torch.where(root, boxes.hook, width) + (padding[s.owner] * boxes.em * beside)
         need = need + (room - (solid_right - boxes.left)).clamp_min(0) * gap[s.owner]
         slot, place = ranges(number)
         at = s.owner[slot] * CELLS + (first[slot] + place).clamp_max(CELLS - 1)

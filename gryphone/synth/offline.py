@@ -15,7 +15,6 @@ from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.synth.glyphs import Array, GlyphSample
 from gryphone.synth.sources import ALIASES
-from gryphone.synth.trace import trace
 
 Mask = NDArray[np.bool_]
 
@@ -83,7 +82,7 @@ def _components(grey: NDArray[np.uint8]) -> tuple[Mask, NDArray[Any]]:
     from skimage.measure import label
 
     flat = grey.min() == grey.max()
-    ink = grey < (0 if flat else threshold_otsu(grey))
+    ink = grey <= (-1 if flat else threshold_otsu(grey))
     return ink, label(ink, connectivity=2)
 
 
@@ -93,7 +92,8 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     Pieces of ink that lie mostly outside belong to neighbours: a little of one is left out, much
     of one means that both are written together, and nobody knows where to cut.
     """
-    from skimage.morphology import skeletonize
+    from gryphone.photo.paper import pen_width
+    from gryphone.photo.trace import trace
 
     height, width = ink.shape
     x0, y0 = max(int(box.x0) - _MARGIN, 0), max(int(box.y0) - _MARGIN, 0)
@@ -114,7 +114,8 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     kept = np.isin(inside, pieces[own & ~specks])
     if not kept.any():
         return "no ink in the box"
-    strokes = trace(skeletonize(np.pad(kept, 1)), spur=_pen_width(kept))
+    kept = np.pad(kept, 2)
+    strokes = tuple(np.asarray(s, dtype=np.float64) for s in trace(kept, pen_width(kept)))
     return strokes or "no ink in the box"
 
 
@@ -127,10 +128,3 @@ def _sizes(
     window = components[max(y0 - h, 0) : y1 + h, max(x0 - w, 0) : x1 + w]
     counts: NDArray[Any] = np.bincount(window.ravel(), minlength=int(pieces.max()) + 1)[pieces]
     return counts
-
-
-def _pen_width(mask: Mask) -> float:
-    """How thick the pen was: area of the ink over the length of its outline's half."""
-    padded = np.pad(mask, 1)
-    edges = sum(int((padded != np.roll(padded, 1, axis)).sum()) for axis in (0, 1))
-    return 2.0 * int(mask.sum()) / max(edges * 0.785, 1.0)

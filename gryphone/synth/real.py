@@ -22,6 +22,13 @@ def real_layouts(
     packed: Packed, boxes: Mapping[str, Box], protected: Collection[str], dropped: Counter[str]
 ) -> Iterator[Layout]:
     """A layout of each ink in which every symbol is found; `dropped` counts the reasons."""
+    return (layout for _, layout in numbered_layouts(packed, boxes, protected, dropped))
+
+
+def numbered_layouts(
+    packed: Packed, boxes: Mapping[str, Box], protected: Collection[str], dropped: Counter[str]
+) -> Iterator[tuple[int, Layout]]:
+    """The same, with the number of each ink."""
     extents = _glyph_boxes(packed)
     for ink in range(len(packed)):
         tokens = packed.labels[ink].split()
@@ -39,7 +46,7 @@ def real_layouts(
         elif any(name is not None and name not in boxes for name in classes):
             dropped["a symbol without glyphs"] += 1
         else:
-            yield _layout(pairs, classes, positions, extents[rows], boxes)
+            yield ink, _layout(pairs, classes, positions, extents[rows], boxes)
 
 
 def hand_boxes(

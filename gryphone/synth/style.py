@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Style:
     """Spreads are standard deviations; lengths are in em; `per sample` values hold for a whole ink.
 
-    Defaults were set by measuring CROHME's training ink and by looking at sheets of both.
+    Defaults were fitted to CROHME's training ink: the same labels written both ways, measured alike
+    (docs/synthesiser.md has the table).
     """
 
     # What is written
@@ -20,40 +21,47 @@ class Style:
     one_writer: float = 0.65  # share of samples in one writer's hand; the others mix the bank
     same_writer: float = 0.95  # of those: share of slots that look for the writer's glyph first
     # Sizes
-    mess: float = 0.35  # of the log of a factor on the spreads from symbol to symbol, per sample
-    size_spread: float = 0.155  # of the log size of each glyph
+    mess: float = 0.30  # of the log of a factor on the spreads from symbol to symbol, per sample
+    size_spread: float = 0.115  # of the log size of each glyph
+    class_spread: float = 0.125  # of all glyphs of a class alike, per sample: a writer's large x
     width_spread: float = 0.10  # of the log width, per sample
-    script_size: float = 0.80  # scripts against TeX's, per sample
+    script_size: float = 0.87  # superscripts against TeX's, per sample
+    sub_size: float = 0.77  # subscripts
     script_size_spread: float = 0.22
-    script_rise: float = 0.12  # superscripts, further up than TeX's, per sample
-    script_drop: float = 0.03  # subscripts, further down
-    script_rise_spread: float = 0.11
-    big_operator: float = 0.80  # sums and integrals against TeX's
+    script_rise: float = 0.18  # superscripts, further up than TeX's, per sample
+    script_drop: float = 0.02  # subscripts, further down
+    script_rise_spread: float = 0.15
+    big_operator: float = 0.78  # sums and integrals against TeX's
     accent: float = 1.2  # accents against TeX's
-    box_spread: float = 0.18  # of the log size of operators, accents and brackets
+    box_spread: float = 0.22  # of the log size of operators, accents and brackets
     # Places
-    padding: float = 0.03  # least room on both sides of a symbol together, per sample
-    padding_spread: float = 0.10  # exponential part of it
-    gap: float = 0.55  # TeX's gaps are scaled by this
+    padding: float = 0.04  # least room on both sides of a symbol together, per sample
+    padding_spread: float = 0.15  # exponential part of it
+    script_padding: float = 0.2  # of that, beside scripts
+    gap: float = 0.36  # TeX's gaps are scaled by this
     gap_spread: float = 0.38  # of its logarithm, per sample
     gap_noise: float = 0.5  # of its logarithm, from gap to gap
-    baseline_spread: float = 0.06  # from symbol to symbol
+    baseline_spread: float = 0.066  # from symbol to symbol
     slope_spread: float = 0.025  # of the line, per sample
     wave: float = 0.05  # height of the line's waves
     # Shapes
     rotation: float = 0.05  # radians
     slant: float = 0.08  # shear, per sample
-    overhang: float = 0.09  # of bars and roots at their ends
+    overhang: float = 0.06  # of bars and roots at their ends
     overhang_spread: float = 0.16
-    aspect_search: float = 0.25  # of the log aspect when looking for a bar, root or bracket
+    aspect_search: float = 0.35  # of the log aspect when looking for a bar, root or bracket
 
 
 # Real layouts are uneven already.
 REAL = Style(
+    uniform_share=0.35,  # there are few of them: the same formula must not come twice
+    letter_samples=0.25,
     mess=0.2,
-    size_spread=0.05,
+    size_spread=0.03,
+    class_spread=0.0,
     width_spread=0.05,
     script_size=1.0,
+    sub_size=1.0,
     script_size_spread=0.06,
     script_rise=0.0,
     script_drop=0.0,

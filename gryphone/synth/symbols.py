@@ -72,7 +72,7 @@ TWINS: tuple[tuple[str, str], ...] = (
 
 _BIG = words(
     r"""\sum \prod \coprod \int \iint \iiint \oint \bigcup \bigcap \bigoplus \bigotimes
-    \bigvee \bigwedge \bigsqcup \biguplus \bigodot"""
+    \bigvee \bigwedge \bigsqcup \biguplus \bigodot \fint"""
 )
 BIG_OPERATORS = frozenset(_BIG)
 

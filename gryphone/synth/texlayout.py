@@ -36,6 +36,7 @@ _PREAMBLE = r"""\documentclass{article}
 \catcode`\:=11 \catcode`\_=11 \let\ship\tex_shipout:D \catcode`\_=8 \catcode`\:=12
 \def\m#1 {\special{#1}}
 \def\dfrac#1#2{\frac{\displaystyle#1}{\displaystyle#2}}
+\def\llbracket{[\kern-.15em[}\def\rrbracket{]\kern-.15em]}\def\fint{\int}
 \delimitershortfall=3pt
 \def\f#1 {\count0=#1 \ship\hbox}
 """
@@ -94,6 +95,10 @@ def matched_brackets(pairs: Pairs) -> dict[int, int]:
             partner[level.pop()] = at
         elif symbol in BRACKET_PAIRS:
             level.append(at)
+        elif symbol.startswith("\\begin"):
+            levels.append([])
+        elif symbol.startswith("\\end") and len(levels) > 1:
+            levels.pop()
         elif symbol in GLYPHLESS:
             level.clear()
         for _ in behind[: len(levels) - 1]:

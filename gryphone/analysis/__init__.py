@@ -1,0 +1,1 @@
+"""The figures behind the claims: measurements that a person can run again."""

@@ -1,0 +1,219 @@
+"""`gryphone synth`: write formulas by hand, build the synthesiser's files, look at its ink."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gryphone.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gryphone.ink import Ink
+
+FORMATS = ("inkml", "png", "photo")
+PackedFolder = Annotated[
+    Path, typer.Option(help="Folder with glyphs.npz and layouts-real.npz (see `synth build`).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+
+
+class _WriteByDefault(TyperGroup):
+    """`gryphone synth FORMULAS` is `gryphone synth write FORMULAS`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["write", *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the `synth` commands to an app."""
+    synth = typer.Typer(
+        cls=_WriteByDefault,
+        no_args_is_help=True,
+        help="Write any formula by hand: `gryphone synth FORMULAS --out DIR`.",
+    )
+    synth.command()(write)
+    synth.command()(build)
+    synth.command()(preview)
+    synth.command()(realism)
+    app.add_typer(synth, name="synth")
+
+
+def write(
+    formulas: Annotated[Path, typer.Argument(help="LaTeX formulas, one on a line.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    packed: PackedFolder = Path("packed"),
+    format_: Annotated[str, typer.Option("--format", help="inkml, png or photo.")] = "inkml",
+    count: Annotated[int, typer.Option(min=1, help="Inks of each formula.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same inks.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write formulas in the hands of real writers, with their labels in labels.tsv."""
+    import numpy as np
+
+    from gryphone.synth.write import Pen
+    from gryphone.synth.write import write as write_formulas
+
+    if format_ not in FORMATS:
+        raise ConfigError(f"--format {format_} is unknown; use {', '.join(FORMATS)}")
+    lines = _lines(formulas)
+    out.mkdir(parents=True, exist_ok=True)
+    refused: list[tuple[int, str]] = []
+    generator = np.random.default_rng(seed)
+    labels: list[tuple[str, str]] = []
+    for number, ink in write_formulas(lines, Pen.load(packed), refused, count=count, seed=seed):
+        name = f"{number + 1:06d}-{len(labels):06d}"
+        (out / f"{name}.{_SUFFIX[format_]}").write_bytes(_encoded(ink, format_, generator))
+        labels.append((name, ink.label or ""))
+    table = "".join(f"{name}\t{label}\n" for name, label in labels)
+    (out / "labels.tsv").write_text(table, encoding="utf-8")
+    lost = [(number + 1, lines[number], why) for number, why in refused]
+    if as_json:
+        rows = [{"line": n, "formula": formula, "reason": why} for n, formula, why in lost]
+        typer.echo(json.dumps({"out": str(out), "inks": len(labels), "refused": rows}))
+        return
+    for line, formula, why in lost:
+        typer.echo(f"{formulas}, line {line}: {formula}: {why}", err=True)
+    typer.echo(f"{out}: {len(labels)} inks, {len(lost)} of {len(lines)} formulas refused")
+
+
+_SUFFIX = {"inkml": "inkml", "png": "png", "photo": "jpg"}
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot read the formulas: {error}") from error
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise DataError(f"{path} holds no formula; write one on each line")
+    return lines
+
+
+def _encoded(ink: Ink, format_: str, generator: np.random.Generator) -> bytes:
+    """One ink as the bytes of a file."""
+    import io
+
+    from gryphone.ink import to_inkml
+    from gryphone.synth.paper import Paper, random_paper, render
+
+    if format_ == "inkml":
+        return to_inkml(ink).encode("utf-8")
+    paper = Paper() if format_ == "png" else random_paper(generator)
+    buffer = io.BytesIO()
+    picture = render(ink.strokes, paper, generator)
+    picture.save(buffer, "PNG" if format_ == "png" else "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def build(
+    data: Annotated[Path, typer.Argument(help="The shared data folder.")],
+    packed: Annotated[Path, typer.Argument(help="Folder with the packed training sets.")],
+    count: Annotated[int, typer.Option(min=1, help="Formulas of papers to typeset.")] = 435_000,
+    grammar: Annotated[int, typer.Option(min=0, help="Formulas of the grammar.")] = 120_000,
+    as_json: AsJson = False,
+) -> None:
+    """Build the glyph bank, the layouts and the tokenizer. Needs TeX, and half an hour."""
+    from gryphone.synth.build import build as build_files
+
+    report = build_files(
+        data, packed, count=count, grammar=grammar, progress=lambda m: typer.echo(m, err=True)
+    )
+    if as_json:
+        typer.echo(json.dumps({"kept": report.kept, "dropped": dict(report.dropped)}))
+        return
+    for title, counts in (("kept", report.kept), ("dropped", dict(report.dropped))):
+        for name, number in sorted(counts.items(), key=lambda item: -item[1]):
+            typer.echo(f"{title}: {number:,} {name}")
+
+
+def preview(
+    packed: Annotated[Path, typer.Argument(help="Folder that `synth build` has filled.")],
+    out: Annotated[Path, typer.Option(help="The picture to write (.png).")],
+    count: Annotated[int, typer.Option(min=1, max=500, help="Samples of each kind.")] = 32,
+    seed: Annotated[int, typer.Option(help="Which samples.")] = 0,
+) -> None:
+    """Draw real ink, TeX layouts and real layouts side by side."""
+    from gryphone.data.sheet import contact_sheet
+
+    columns = list(zip(*(list(part) for part in _previews(packed, count, seed)), strict=True))
+    contact_sheet([sample for row in columns for sample in row], columns=6).save(out)
+    typer.echo(f"{out}: {count} each of real ink, TeX layouts and real layouts, in turn")
+
+
+def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
+    import numpy as np
+    import torch
+
+    from gryphone.data.packed import read_packed
+    from gryphone.data.samples import Sample
+    from gryphone.synth.build import load_tokenizer
+    from gryphone.synth.compose import Composer
+    from gryphone.synth.glyphs import load_bank
+    from gryphone.synth.layouts import load_layouts
+    from gryphone.synth.source import STYLES
+    from gryphone.synth.write import to_inks
+
+    real = read_packed(packed / "train.parquet")
+    chosen = np.random.default_rng(seed).choice(len(real), count, replace=False)
+    yield (Sample("real", "train", real.labels[i], ink=real.ink(i)) for i in chosen.tolist())
+    tokenizer = load_tokenizer(packed / "tokenizer.json")
+    if tokenizer is None:
+        raise DataError(f"{packed / 'tokenizer.json'} is missing; run `gryphone synth build`")
+    bank = load_bank(packed / "glyphs.npz")
+    for origin in ("tex", "real"):
+        layouts = load_layouts(packed / f"layouts-{origin}.npz")
+        composer = Composer(bank, layouts, tokenizer, style=STYLES[origin])
+        generator = torch.Generator().manual_seed(seed)
+        index = torch.randint(len(layouts), (count,), generator=generator)
+        inks = to_inks(composer.compose(index, generator), bank, tokenizer)
+        yield (Sample(f"synth {origin}", origin, ink.label, ink=ink) for ink in inks)
+
+
+def realism(
+    packed: Annotated[Path, typer.Argument(help="Folder with packed sets and the built files.")],
+    checkpoint: Annotated[Path, typer.Option(help="A trained recogniser: its encoder looks.")],
+    origin: Annotated[str, typer.Option(help="Layouts of whom: tex or real.")] = "tex",
+    inks: Annotated[int, typer.Option(min=10, help="Inks to learn from, and to judge.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Train a judge to tell synthetic from real ink; its accuracy should be low."""
+    from dataclasses import asdict
+
+    from gryphone.analysis.realism import encoder_eyes, measure
+    from gryphone.data.packed import read_packed
+    from gryphone.synth.source import STYLES
+    from gryphone.synth.write import Pen
+
+    if origin not in STYLES:
+        raise ConfigError(f"--origin {origin} is unknown; use {' or '.join(STYLES)}")
+    pen = Pen.load(packed)
+    valid = [packed / f"valid-{year}.parquet" for year in (2013, 2023)]
+    found = measure(
+        read_packed(packed / "train.parquet"),
+        read_packed(valid),
+        pen.bank,
+        pen.boxes,
+        STYLES[origin],
+        encoder_eyes(checkpoint),
+        origin=origin,
+        limit=inks,
+    )
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        typer.echo(
+            f"{100 * found.accuracy:.1f} % of {2 * found.valid_inks} told apart "
+            f"(real {100 * found.real_accuracy:.1f} %, synthetic "
+            f"{100 * found.synthetic_accuracy:.1f} %; on training ink "
+            f"{100 * found.train_accuracy:.1f} %)"
+        )

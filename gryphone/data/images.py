@@ -1,0 +1,106 @@
+"""Image data sets as ink: every photo traced, its symbols found by their labelled boxes."""
+
+import json
+import lzma
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.data.packing import PackReport, write_packed
+from gryphone.data.samples import Sample, Samples, Unreadable, read_dataset
+from gryphone.errors import DataError, InkError
+from gryphone.ink import Glyph, Ink
+from gryphone.photo import read_image
+
+Box = tuple[str, float, float, float, float]  # label, left, top, right, bottom
+
+INSIDE = 0.85  # share of a stroke's length that must lie in a box to be part of its symbol
+SLACK = 3.0  # pixels a box is enlarged by: boxes hug the ink, and thinning moves it a little
+SPELLINGS = {"COMMA": ",", r"\lt": "<", r"\gt": ">"}
+
+
+def pack_images(
+    paths: Path | Sequence[Path],
+    out: Path,
+    boxes: Path | None = None,
+    *,
+    convention: str = "crohme",
+    keep_broken: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> PackReport:
+    """Trace a labelled image data set and pack it like ink; parts of one set are given together."""
+    parts = [paths] if isinstance(paths, Path) else list(paths)
+    samples = traced(read_dataset(*parts), read_boxes(boxes) if boxes else {})
+    return write_packed(
+        samples, out, convention=convention, keep_broken=keep_broken, progress=progress
+    )
+
+
+def read_boxes(path: Path) -> dict[str, list[Box]]:
+    """Symbol boxes by image id; lines `{"id": ..., "symbols": [[label, x0, y0, x1, y1]]}`."""
+    open_text = lzma.open if path.suffix == ".xz" else open
+    boxes: dict[str, list[Box]] = {}
+    try:
+        with open_text(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                boxes.update([_image_boxes(line, f"{path}, line {number}")])
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    return boxes
+
+
+def _image_boxes(line: str, where: str) -> tuple[str, list[Box]]:
+    try:
+        row = json.loads(line)
+        found = [
+            (SPELLINGS.get(label, str(label)), float(x0), float(y0), float(x1), float(y1))
+            for label, x0, y0, x1, y1 in row["symbols"]
+        ]
+        return str(row["id"]), found
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{where}: expected an id and [label, x0, y0, x1, y1] boxes") from error
+
+
+def traced(samples: Iterable[Sample | Unreadable], boxes: Mapping[str, list[Box]]) -> Samples:
+    """The same samples with images turned into ink; one that holds no ink becomes Unreadable."""
+    for sample in samples:
+        if isinstance(sample, Unreadable) or sample.image is None:
+            yield sample
+            continue
+        try:
+            ink = read_image(sample.image, name=sample.id)
+        except InkError as error:
+            yield Unreadable(sample.id, str(error))
+            continue
+        ink = replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes.get(sample.id, []))))
+        yield replace(sample, ink=ink, image=None)
+
+
+def _glyphs(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:
+    """One symbol per box that holds whole strokes; a stroke goes to the box that fits it best."""
+    if not boxes:
+        return
+    corners = np.array([box[1:] for box in boxes])  # (n, 4)
+    corners += (-SLACK, -SLACK, SLACK, SLACK)
+    area = (corners[:, 2:] - corners[:, :2]).prod(axis=1)
+    owned: list[list[int]] = [[] for _ in boxes]
+    for number, stroke in enumerate(ink.strokes):
+        points = _dense(stroke)[:, None]
+        inside = ((points >= corners[:, :2]) & (points <= corners[:, 2:])).all(axis=2).mean(axis=0)
+        fits = np.flatnonzero(inside >= max(INSIDE, float(inside.max()) - 0.05))
+        if len(fits):  # of a root's sign and the digit inside it, the digit's box is the smaller
+            owned[int(fits[np.argmin(area[fits])])].append(number)
+    for (label, *_), strokes in zip(boxes, owned, strict=True):
+        if strokes:
+            yield Glyph(label, tuple(strokes))
+
+
+def _dense(stroke: NDArray[np.float64]) -> NDArray[np.float64]:
+    """About one point per pixel along a stroke, so that shares of points are shares of length."""
+    steps = np.hypot(*np.diff(stroke, axis=0).T)
+    along = np.concatenate([[0.0], np.cumsum(steps)])
+    at = np.linspace(0, along[-1], max(1, round(along[-1])) + 1)
+    return np.stack([np.interp(at, along, stroke[:, axis]) for axis in (0, 1)], axis=1)

@@ -1,0 +1,223 @@
+"""A data set in, a report out: nothing is skipped, and what cannot be read is wrong and listed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gryphone.answers import project
+from gryphone.data.archive import members
+from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.errors import ConfigError, DataError, InkError, LatexError
+from gryphone.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
+from gryphone.ink import Ink
+from gryphone.inputs import read_source
+from gryphone.metrics import RATES, Problem, Scores, score
+from gryphone.metrics import Sample as Scored
+from gryphone.options import Ask
+from gryphone.recognize import Looked, Recognizer
+
+T = TypeVar("T")
+WINDOW, BATCH = 128, 16
+GRAPH_RATES = ("exact", "le1", "le2")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sample to read: its truth, and its ink or the reason why there is none."""
+
+    id: str
+    truth: str
+    ink: Ink | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one data set: as given, normalised, and by graph; the first run's in full."""
+
+    name: str
+    steps: int
+    seed: int
+    convention: str
+    given: tuple[Scores, ...]  # one for each run
+    normalized: tuple[Scores, ...]
+    graphs: tuple[GraphScores, ...]
+    graph_source: str  # "truth" or the name of the .lg archive
+    unreadable: tuple[Problem, ...]
+    seconds: float
+    predictions: tuple[Scored, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for `--json`: the keys of `gryphone score`, and `graph`."""
+        report = self.given[0].to_dict()
+        report |= {"convention": self.convention, "normalized": self.normalized[0].to_dict()}
+        report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
+        report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
+        report["unreadable"] = [asdict(p) for p in self.unreadable]
+        report["seconds"] = round(self.seconds, 2)
+        report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
+        if len(self.given) > 1:
+            report["runs"] = self.runs()
+        return report
+
+    def runs(self) -> dict[str, Any]:
+        """Mean and deviation of every rate over the independent runs."""
+
+        def spread(parts: Sequence[Any], names: Sequence[str]) -> dict[str, dict[str, float]]:
+            table = {n: np.array([getattr(p, n) for p in parts]) for n in names}
+            return {
+                n: {"mean": float(x.mean()), "sd": float(x.std(ddof=1))} for n, x in table.items()
+            }
+
+        return {
+            "count": len(self.given),
+            **spread(self.given, RATES),
+            "normalized": spread(self.normalized, RATES),
+            "graph": spread(self.graphs, GRAPH_RATES),
+        }
+
+
+def evaluate(
+    recognizer: Recognizer,
+    *paths: Path,
+    steps: int = 10,
+    limit: int | None = None,
+    seed: int = 0,
+    runs: int = 1,
+    lg: Path | None = None,
+    convention: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Read every sample of a data set (the parts of one set) and score the answers."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit is {limit}; it must be 1 or more")
+    convention = convention or str(recognizer.checkpoint.facts.get("convention", "crohme"))
+    ask = Ask(steps=steps, seed=seed, samples=runs)
+    began = time.perf_counter()
+    truths: list[Item] = []
+    answers: list[tuple[str | None, ...]] = []
+    stream = itertools.islice(items(*paths), limit)
+    while window := list(itertools.islice(stream, WINDOW)):
+        answers += _read_window(recognizer, window, ask)
+        truths += [Item(i.id, i.truth, None, i.problem) for i in window]
+        progress(len(truths))
+    if not truths:
+        raise DataError(f"{paths[0]}: holds no samples")
+    seconds = time.perf_counter() - began
+    per_run = [
+        [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
+        for run in range(runs)
+    ]
+    graphs = _true_graphs(truths, lg)
+    return Evaluation(
+        name=str(paths[0]),
+        steps=steps,
+        seed=seed,
+        convention=convention,
+        given=tuple(score(samples) for samples in per_run),
+        normalized=tuple(score(samples, convention) for samples in per_run),
+        graphs=tuple(_score_graphs(samples, graphs) for samples in per_run),
+        graph_source="truth" if lg is None else lg.name,
+        unreadable=tuple(Problem(t.id, t.problem) for t in truths if t.problem),
+        seconds=seconds,
+        predictions=tuple(per_run[0]),
+    )
+
+
+def items(*paths: Path) -> Iterator[Item]:
+    """Every sample of a packed store, folder or archive, readable or not."""
+    if all(path.suffix == ".parquet" for path in paths):
+        yield from _packed_items(paths)
+        return
+    for sample in read_dataset(*paths):
+        yield _item(sample)
+
+
+def _packed_items(paths: Sequence[Path]) -> Iterator[Item]:
+    from gryphone.data.packed import read_packed
+
+    packed = read_packed(paths)
+    for i in range(len(packed)):
+        yield Item(packed.ids[i], packed.labels[i], packed.ink(i))
+
+
+def _item(sample: Sample | Unreadable) -> Item:
+    if isinstance(sample, Unreadable):
+        return Item(sample.name, "", None, sample.error)
+    if sample.label is None:
+        return Item(sample.id, "", None, "has no truth to compare with")
+    try:
+        ink = sample.ink if sample.ink is not None else read_source(sample.image, sample.id)
+    except InkError as error:
+        return Item(sample.id, sample.label, None, str(error))
+    return Item(sample.id, sample.label, ink)
+
+
+def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Consecutive parts of at most `size` rows."""
+    for begin in range(0, len(rows), size):
+        yield rows[begin : begin + size]
+
+
+def ink_length(ink: Ink) -> float:
+    """Drawn length in units of a typical stroke: what a sample costs the encoder."""
+    sizes = [float(np.ptp(s, axis=0).max()) for s in ink.strokes]
+    unit = max(sorted(sizes)[len(sizes) * 3 // 5], max(sizes) / 40, 1e-9)
+    drawn = sum(float(np.abs(np.diff(s, axis=0)).max(1).sum()) for s in ink.strokes if len(s) > 1)
+    return drawn / unit
+
+
+def _read_window(
+    recognizer: Recognizer, window: Sequence[Item], ask: Ask
+) -> list[tuple[str | None, ...]]:
+    """Answers of every run for each item; batches are made of inks of like size."""
+    answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
+    inks = [(i, item.ink) for i, item in enumerate(window) if item.ink is not None]
+    inks.sort(key=lambda pair: ink_length(pair[1]))
+    options = recognizer.decode_options(ask)
+    for part in chunks(inks, max(1, BATCH // min(ask.decodes, 4))):
+        looked = Looked.at(recognizer, [ink for _, ink in part], time.perf_counter())
+        owners = np.repeat(np.arange(len(part)), ask.decodes)
+        keys = np.tile(np.arange(ask.decodes), len(part))
+        decodes = looked.decode(owners, keys, options)
+        for j, (place, _) in enumerate(part):
+            own = decodes[j * ask.decodes : (j + 1) * ask.decodes]
+            answers[place] = tuple(
+                " ".join(recognizer.tokenizer.decode(project(recognizer, d).ids)) for d in own
+            )
+    return answers
+
+
+def _true_graphs(truths: Sequence[Item], lg: Path | None) -> list[Graph | None]:
+    """The graph of every truth, from its label graph file where there is one."""
+    files: Mapping[str, bytes] = {}
+    if lg is not None:
+        files = {m.stem: m.data for m in members(lg, lambda n: n.lower().endswith(".lg"))}
+        if not files:
+            raise DataError(f"{lg}: holds no .lg files")
+    graphs: list[Graph | None] = []
+    for item in truths:
+        try:
+            if item.id in files:
+                graphs.append(read_lg(files[item.id].decode("utf-8", "replace"), item.id))
+            else:
+                graphs.append(graph_of_latex(item.truth) if item.truth else None)
+        except (LatexError, DataError):
+            graphs.append(None)
+    return graphs
+
+
+def _score_graphs(samples: Sequence[Scored], graphs: Sequence[Graph | None]) -> GraphScores:
+    """A truth without a graph counts as wrong, and is listed with the unreadable ones."""
+    empty = Graph(())
+    return score_graphs(
+        (s.id, graph or empty, s.prediction if graph is not None else None)
+        for s, graph in zip(samples, graphs, strict=True)
+    )

@@ -1,0 +1,100 @@
+"""Ruled and squared paper: find the printed lines that cross the whole page and take them out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.photo.decode import Grey
+from gryphone.photo.paper import Levels, Mask
+
+SPAN = 0.85  # of the page that a printed line crosses
+COVERED = 0.55  # of the page along which it must be visible
+FAINT = 0.6  # of the writing's darkness: a single line across the page that is fainter is printed
+MOST_PIECES = 2000  # level runs on one page; more are a texture
+MANY = 3  # so many lines across the page are printed however dark; a fraction bar is one
+
+
+@dataclass
+class _Chain:
+    """Pieces of one line, from left to right."""
+
+    pieces: list[int]
+    left: int
+    right: int
+    height: float  # where its right end lies
+    covered: int
+
+
+def without_rules(dark: Grey, mask: Mask, levels: Levels) -> Grey:
+    """Darkness without printed lines; ink that crosses a line stays whole."""
+    for turned in (False, True):
+        ink = mask.T if turned else mask
+        gone = _printed(dark.T if turned else dark, ink, levels)
+        if gone is not None:
+            dark = np.where(gone.T if turned else gone, np.float32(0), dark)
+    return dark
+
+
+def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
+    """Pixels of the level lines that cross the page, or None."""
+    from scipy import ndimage
+
+    width = mask.shape[1]
+    reach = max(20, width // 40)
+    if width < 4 * reach:
+        return None
+    # A slanted line climbs a pixel now and then: thickened, it still has level runs.
+    thick = ndimage.maximum_filter1d(mask.view(np.uint8), 3, axis=0)
+    runs = ndimage.minimum_filter1d(thick, reach, axis=1, mode="constant", cval=1)
+    level = ndimage.maximum_filter1d(runs, reach, axis=1).astype(bool) & mask
+    labels, count = ndimage.label(level, np.ones((3, 3), dtype=bool))
+    if count > MOST_PIECES:
+        return None
+    chains = _chains(labels, count, width)
+    found = [c for c in chains if c.right - c.left > SPAN * width and c.covered > COVERED * width]
+    if not found:
+        return None
+    wanted = np.zeros(count + 1, dtype=bool)
+    wanted[[piece for chain in found for piece in chain.pieces]] = True
+    line = wanted[labels]
+    tone = float(np.median(dark[line]))
+    if len(found) < MANY and tone > FAINT * levels.ink:
+        return None
+    # Where ink crosses, the column of ink is taller than the line is thick.
+    thickness = line.sum() / max(sum(chain.covered for chain in found), 1)
+    tall = max(3, int(1.8 * thickness) + 2)
+    crossing = ndimage.minimum_filter1d(mask.view(np.uint8), tall, axis=0)
+    crossing = ndimage.maximum_filter1d(crossing, tall, axis=0, origin=-1 if tall % 2 == 0 else 0)
+    soft = ndimage.binary_dilation(line, np.ones((3, 1), dtype=bool), iterations=2)
+    gone: Mask = soft & ~crossing.astype(bool)
+    if tone < FAINT * levels.ink:  # a bar that happens to lie on a line is darker than the line
+        gone &= dark < (tone + levels.ink) / 2
+    return gone
+
+
+def _chains(labels: NDArray[np.int32], count: int, width: int) -> list[_Chain]:
+    """Pieces that continue each other, put together from left to right."""
+    from scipy import ndimage
+
+    pieces = []
+    for number, box in enumerate(ndimage.find_objects(labels), 1):
+        here = labels[box] == number
+        ends = [float(np.flatnonzero(here[:, side]).mean()) + box[0].start for side in (0, -1)]
+        pieces.append((box[1].start, box[1].stop, *ends, number))
+    chains: list[_Chain] = []
+    for left, right, first, last, number in sorted(pieces):
+        best, least = None, 0.0
+        for chain in chains:
+            gap = left - chain.right
+            step = abs(first - chain.height)
+            near = -0.02 * width < gap < 0.2 * width and step < 4 + 0.08 * max(gap, 0)
+            if near and (best is None or step < least):
+                best, least = chain, step
+        if best is None:
+            chains.append(_Chain([number], left, right, last, right - left))
+        else:
+            best.pieces.append(number)
+            best.covered += right - max(left, best.right)
+            best.right, best.height = max(right, best.right), last
+    return chains

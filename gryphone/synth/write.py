@@ -1,0 +1,132 @@
+"""Anybody's formulas in somebody's hand: LaTeX in, labelled inks out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from gryphone.errors import DataError, GryphoneError
+from gryphone.ink import Glyph, Ink
+from gryphone.latex.normalize import normalize
+from gryphone.synth.compose import Composed, Composer
+from gryphone.synth.formulas import CONVENTION, as_written, is_protected
+from gryphone.synth.glyphs import GlyphBank, load_bank
+from gryphone.synth.layouts import Box, load_layouts, pack_layouts
+from gryphone.synth.style import Style
+from gryphone.synth.texlayout import Report, typeset
+from gryphone.tokens import Tokenizer, build_tokenizer, sat_join, sat_split
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Pen:
+    """What writing needs: glyphs, the boxes of their classes, and what must not be written."""
+
+    bank: GlyphBank
+    boxes: Mapping[str, Box]
+    protected: frozenset[str]
+    style: Style = field(default_factory=Style)
+
+    @classmethod
+    def load(cls, folder: Path) -> Pen:
+        """The pen in a folder that `gryphone synth build` has filled."""
+        for name in ("glyphs.npz", "layouts-real.npz"):
+            if not (folder / name).exists():
+                raise DataError(f"{folder / name} is missing; make it with `gryphone synth build`")
+        layouts = load_layouts(folder / "layouts-real.npz")
+        left_top_right_bottom = layouts.class_boxes.tolist()
+        boxes = {n: tuple(b) for n, b in zip(layouts.classes, left_top_right_bottom, strict=True)}
+        return cls(load_bank(folder / "glyphs.npz"), boxes, frozenset(layouts.protected))
+
+
+@dataclass(frozen=True)
+class Order:
+    """The formulas that can be written, as tokens, and the others with the reason."""
+
+    accepted: tuple[tuple[int, tuple[str, ...]], ...]  # number of the formula, tokens
+    refused: tuple[tuple[int, str], ...]  # number of the formula, reason
+
+
+def read_order(formulas: Sequence[str], protected: Collection[str] = ()) -> Order:
+    """Normalise formulas; refuse what is no LaTeX, and what belongs to a test set."""
+    accepted: list[tuple[int, tuple[str, ...]]] = []
+    refused: list[tuple[int, str]] = []
+    for number, formula in enumerate(formulas):
+        try:
+            tokens = as_written(normalize(formula, CONVENTION))
+        except GryphoneError as error:
+            refused.append((number, str(error)))
+            continue
+        if not tokens:
+            refused.append((number, "the formula is empty"))
+        elif is_protected(tokens, protected):
+            refused.append((number, "protected: a validation or test set has this formula"))
+        else:
+            accepted.append((number, tuple(tokens)))
+    return Order(tuple(accepted), tuple(refused))
+
+
+def write(
+    formulas: Sequence[str], pen: Pen, refused: list[tuple[int, str]], *, count: int, seed: int
+) -> Iterator[tuple[int, Ink]]:
+    """`count` inks of each formula with the formula's number; `refused` collects the others."""
+    order = read_order(formulas, pen.protected)
+    refused += order.refused
+    numbers: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for number, tokens in order.accepted:
+        numbers.setdefault(tuple(sat_split(tokens)), []).append(number)
+    layouts = list(typeset(numbers, pen.boxes, Report(), seed=seed))
+    done = {layout.pairs for layout in layouts}
+    for pairs, lost in numbers.items():
+        if pairs not in done:
+            why = "TeX refused it, or it has a symbol without glyphs: " + _unknown(pairs, pen)
+            refused += [(number, why) for number in lost]
+    if not layouts:
+        return
+    packed = pack_layouts(layouts, pen.boxes, protected=pen.protected)
+    tokenizer = build_tokenizer("sat", [sat_join(layout.pairs) for layout in layouts])
+    style = replace(pen.style, exchange_samples=0.0, twin_samples=0.0)
+    composer = Composer(pen.bank, packed, tokenizer, style=style)
+    generator = torch.Generator().manual_seed(seed)
+    jobs = [
+        (number, at)
+        for at, layout in enumerate(layouts)
+        for number in numbers[layout.pairs]
+        for _ in range(count)
+    ]
+    for begin in range(0, len(jobs), BATCH):
+        part = jobs[begin : begin + BATCH]
+        made = composer.compose(torch.tensor([at for _, at in part]), generator)
+        inks = to_inks(made, pen.bank, tokenizer)
+        yield from zip((number for number, _ in part), inks, strict=True)
+
+
+def _unknown(pairs: Sequence[tuple[str, str]], pen: Pen) -> str:
+    from gryphone.synth.symbols import drawn_classes
+
+    missing = [name for name in drawn_classes(pairs) if name is not None and name not in pen.boxes]
+    return ", ".join(sorted(set(missing))) or "none, so TeX it was"
+
+
+def to_inks(made: Composed, bank: GlyphBank, tokenizer: Tokenizer) -> Iterator[Ink]:
+    """Composed samples as inks of about 1000 units, with their symbols."""
+    for sample in range(made.size):
+        mine = made.sample == sample
+        points, pen = made.points[mine].double().numpy() * 1000, made.pen[mine].numpy()
+        slots = made.glyph[mine].numpy()
+        begins = [i for i, joined in enumerate(pen.tolist()) if not joined]
+        ends = [*begins[1:], len(points)]
+        strokes = tuple(points[a:b] for a, b in zip(begins, ends, strict=True))
+        owners: dict[int, list[int]] = {}
+        for number, begin in enumerate(begins):
+            owners.setdefault(int(slots[begin]), []).append(number)
+        glyphs = tuple(
+            Glyph(bank.classes[int(made.slot_class[slot])], tuple(numbers))
+            for slot, numbers in owners.items()
+        )
+        label = " ".join(tokenizer.decode(made.tokens[sample].numpy()))
+        yield Ink(strokes, label, glyphs)

@@ -1,0 +1,159 @@
+"""recognize, evaluate and info from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from inkmaker import power, some, write_folder
+from tinymodel import tiny_checkpoint
+from typer.testing import CliRunner, Result
+
+from gryphone.cli import recognition
+from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
+from gryphone.ink import to_inkml
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
+
+
+@pytest.fixture
+def ink(tmp_path: Path) -> str:
+    path = tmp_path / "p.inkml"
+    path.write_text(to_inkml(power()))
+    return str(path)
+
+
+def run(*arguments: str, input: bytes | None = None) -> Result:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    recognition.register(app)
+    return CliRunner().invoke(app, list(arguments), input=input)
+
+
+def fine(*arguments: str, input: bytes | None = None) -> str:
+    result = run(*arguments, input=input)
+    assert result.exception is None, result.exception
+    return result.stdout
+
+
+def test_formats(ink: str, weights: str) -> None:
+    latex = fine("recognize", ink, "--weights", weights, "--steps", "2").strip()
+    data = json.loads(
+        fine("recognize", ink, "--weights", weights, "--steps", "2", "--format", "json")
+    )
+    assert data["latex"] == latex
+    assert data["file"] == ink
+    assert data["steps"] == 2
+    assert data["mathml"] is None or data["mathml"].startswith("<math")
+    text = fine("recognize", ink, "--weights", weights, "--steps", "2", "--format", "text")
+    assert text.startswith(latex)
+    mathml = fine("recognize", ink, "--weights", weights, "--hint", "x^2", "--format", "mathml")
+    assert mathml.startswith("<math")
+
+
+def test_stdin_and_out(ink: str, weights: str, tmp_path: Path) -> None:
+    out = tmp_path / "answer.txt"
+    direct = fine("recognize", ink, "--weights", weights)
+    piped = fine("recognize", "-", "--weights", weights, input=Path(ink).read_bytes())
+    assert piped == direct
+    assert fine("recognize", ink, "--weights", weights, "--out", str(out)) == ""
+    assert out.read_text() == direct
+
+
+def test_n_best_lines_have_weights(ink: str, weights: str) -> None:
+    rows = fine("recognize", ink, "--weights", weights, "--n-best", "3").splitlines()
+    values = [float(row.split("\t")[0]) for row in rows]
+    assert values == sorted(values, reverse=True)
+
+
+def test_locks_hints_and_allowed(ink: str, weights: str) -> None:
+    assert fine("recognize", ink, "--weights", weights, "--hint", r"\frac{?}{x}").endswith("{x}\n")
+    data = fine("recognize", ink, "--weights", weights, "--lock", "0=x", "--format", "json")
+    assert json.loads(data)["symbols"][0]["symbol"] == "x"
+    data = fine("recognize", ink, "--weights", weights, "--allowed", "x1", "--format", "json")
+    assert {s["symbol"] for s in json.loads(data)["symbols"]} <= {"x", "1"}
+
+
+def test_folder_to_stdout_and_to_a_file(weights: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "inks", some(3))
+    rows = fine("recognize", str(folder), "--weights", weights, "--steps", "2").splitlines()
+    assert [row.split("\t")[0] for row in rows] == [str(folder / f"s{i}.inkml") for i in range(3)]
+    (folder / "bad.inkml").write_text("x")
+    result = run("recognize", str(folder), "--weights", weights, "--steps", "2")
+    assert result.exit_code == 2
+    assert len(result.stdout.splitlines()) == 3
+    out = tmp_path / "r.jsonl"
+    result = run("recognize", str(folder), "--weights", weights, "--steps", "2", "--out", str(out))
+    assert result.exit_code == 0
+    assert "3 recognized, 1 errors" in result.stderr
+    assert "files/s" in result.stderr
+    assert len(out.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (["recognize", "no.png"], InkError, "no such file"),
+        (["recognize", "a.png", "-"], ConfigError, "give it alone"),
+        (["recognize", "*.nothing"], InkError, "no file matches"),
+        (["recognize", "{ink}", "--steps", "0"], ConfigError, "steps is 0"),
+        (["recognize", "{ink}", "--lock", "x"], ConfigError, "POSITION=SYMBOL"),
+        (["recognize", "{ink}", "--lock", r"0=\foo"], GryphoneError, "not among"),
+        (["recognize", "{ink}", "--out", "/no/such/folder/x.txt"], DataError, "cannot be written"),
+        (["recognize", "{ink}", "--out", "/no/such/r.jsonl"], DataError, "cannot be written"),
+        (["evaluate", "/no/such/set"], DataError, "no such file or folder"),
+        (["recognize", "{ink}", "--weights", "/no/weights"], CheckpointError, "no checkpoint"),
+        (["info", "--weights", "/no/weights"], CheckpointError, "no checkpoint"),
+    ],
+)
+def test_bad_calls_are_named(
+    arguments: list[str], kind: type[GryphoneError], message: str, ink: str, weights: str
+) -> None:
+    words = [word.replace("{ink}", ink) for word in arguments]
+    if "--weights" not in words:
+        words += ["--weights", weights]
+    result = run(*words)
+    # main() turns these into one line and exit code 2.
+    assert isinstance(result.exception, kind)
+    assert message in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+def test_evaluate(weights: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "set", some(4))
+    out = tmp_path / "p.tsv"
+    common = ("evaluate", str(folder), "--weights", weights, "--steps", "2", "--limit", "3")
+    report = json.loads(fine(*common, "--json", "--out", str(out)))
+    assert report["count"] == 3
+    assert {"em", "le1", "le2", "le3", "cer", "ser", "normalized", "graph"} <= set(report)
+    assert len(out.read_text().splitlines()) == 3
+    table = fine(*common, "--runs", "2")
+    assert "EM" in table
+    assert "2 runs" in table
+
+
+def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    facts = json.loads(fine("info", "--json", "--weights", weights))
+    assert facts["vocabulary"]["symbols"] == len(facts["symbols"]) + 2
+    assert facts["parameters"] > 0
+    assert "version: " in fine("info", "--weights", weights)
+    monkeypatch.setattr("gryphone.recognize.WEIGHTS", tmp_path)
+    assert "no default weights" in json.loads(fine("info", "--json"))["problem"]
+
+
+def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> None:
+    out = tmp_path / "refinement.png"
+    text = fine("demo", "--weights", weights, "--out", str(out))
+    assert text.count(" of 16 right") == 3
+    assert "error" not in text
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
+    from gryphone.demo import run as run_demo
+    from gryphone.recognize import load
+
+    with pytest.raises(DataError, match="examples come with the repository"):
+        run_demo(load(weights), tmp_path / "x.png", lambda line: None, tmp_path)

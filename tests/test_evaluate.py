@@ -1,0 +1,107 @@
+"""Evaluation drops nothing: denominators, unreadable samples, graphs, runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from inkmaker import fraction, power, row, some, write_folder, write_tar
+from tinymodel import tiny_checkpoint
+
+import gryphone
+from gryphone.errors import ConfigError, DataError
+from gryphone.evaluate import Item, _true_graphs, evaluate, ink_length, items
+from gryphone.ink import to_inkml
+from gryphone.metrics import RATES
+from gryphone.recognize import Recognizer
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
+
+
+def test_report_has_the_keys_of_score_and_the_graph(recognizer: Recognizer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "set", some(5))
+    report = evaluate(recognizer, folder, steps=2).to_dict()
+    assert set(RATES) <= set(report)
+    assert set(RATES) <= set(report["normalized"])
+    assert {"exact", "le1", "le2", "count"} <= set(report["graph"])
+    assert report["count"] == report["graph"]["count"] == 5
+    assert report["normalized"]["ser"] == 0
+    assert report["steps"] == 2
+    json.dumps(report)
+
+
+def test_an_unreadable_sample_is_wrong_and_listed(recognizer: Recognizer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "set", some(3))
+    (folder / "broken.inkml").write_text("<ink><trace>")
+    broken_truth = row("x+1", id="odd")
+    text = to_inkml(broken_truth).replace("x+1", r"\frac{x")
+    (folder / "odd.inkml").write_text(text)
+    result = evaluate(recognizer, folder, steps=1)
+    assert result.given[0].count == 5
+    assert [p.id for p in result.unreadable] == ["broken.inkml"]
+    assert "odd" in result.graphs[0].unreadable
+    assert {"broken.inkml", "odd"} <= {p.id for p in result.normalized[0].problems}
+
+
+def test_right_answers_are_counted(
+    recognizer: Recognizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_folder(tmp_path / "set", [power(id="a"), fraction(id="b")])
+    monkeypatch.setattr(
+        "gryphone.evaluate._read_window", lambda r, w, a: [("x ^ { 2 } + 2",)] * len(w)
+    )
+    report = evaluate(recognizer, folder).to_dict()
+    assert report["normalized"]["em"] == report["graph"]["exact"] == 50.0
+    assert report["em"] == 0.0  # the truth is written $x^2+2$
+
+
+def test_archives_limit_and_runs(recognizer: Recognizer, tmp_path: Path) -> None:
+    files = {f"set/{ink.id}.inkml": to_inkml(ink).encode() for ink in some(6)}
+    archive = write_tar(tmp_path / "set.tar.xz", files)
+    result = evaluate(recognizer, archive, steps=2, limit=4, runs=3)
+    assert len(result.given) == 3
+    report = result.to_dict()
+    assert report["count"] == 4
+    assert report["runs"]["count"] == 3
+    assert set(report["runs"]["graph"]["exact"]) == {"mean", "sd"}
+    assert report["runs"]["em"]["mean"] == pytest.approx(sum(s.em for s in result.given) / 3)
+
+
+def test_label_graphs_take_the_place_of_truths(tmp_path: Path) -> None:
+    lg = "O, a, x, 1.0, 0\nO, b, 2, 1.0, 1\nR, a, b, Sup, 1.0\n"
+    archive = write_tar(tmp_path / "lg.tar", {"lg/p.lg": lg.encode()}, "w")
+    truths = [Item("p", "x_2", None), Item("q", "x_2", None), Item("r", "{", None)]
+    first, second, third = _true_graphs(truths, archive)
+    assert first is not None and first.places[1].relation == "Sup"
+    assert second is not None and second.places[1].relation == "Sub"
+    assert third is None
+    empty = write_tar(tmp_path / "none.tar", {"a.txt": b"x"}, "w")
+    with pytest.raises(DataError, match=r"no \.lg files"):
+        _true_graphs(truths, empty)
+
+
+def test_images_with_labels_need_no_ink(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"this is no picture")
+    (folder / "labels.tsv").write_text("a\tx\nmissing\ty\n")
+    found = list(items(folder))
+    assert [item.ink for item in found] == [None, None]
+    assert found[0].truth == "x"
+    assert all(item.problem for item in found)
+
+
+def test_bad_questions(recognizer: Recognizer, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="limit is 0"):
+        evaluate(recognizer, tmp_path, limit=0)
+    with pytest.raises(DataError, match="no such file"):
+        evaluate(recognizer, tmp_path / "nothing")
+
+
+def test_ink_length_does_not_depend_on_the_unit() -> None:
+    ink = power()
+    bigger = type(ink)(tuple(s * 7 for s in ink.strokes))
+    assert ink_length(bigger) == pytest.approx(ink_length(ink))
+    assert ink_length(row("x+1=2")) > ink_length(row("x"))

@@ -1,0 +1,37 @@
+"""Inference stays light: what `import gryphone` and the recogniser bring in."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("accelerate", "pyarrow", "matplotlib", "fastapi", "uvicorn", "yaml", "scipy", "pandas")
+
+
+def modules_after(code: str) -> set[str]:
+    out = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules, sep='\\n')"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return set(out.splitlines())
+
+
+def test_the_package_alone_imports_nothing_heavy() -> None:
+    loaded = modules_after("import gryphone")
+    assert not loaded & {*HEAVY, "torch", "numpy", "skimage"}
+
+
+def test_inference_imports_no_training_server_or_plotting_code() -> None:
+    loaded = modules_after("import gryphone.recognize")
+    assert not loaded & set(HEAVY)
+    ours = {m for m in loaded if m.startswith("gryphone.")}
+    for part in ("train", "objective", "synth", "data.packed", "data.store", "server"):
+        assert not any(m.startswith(f"gryphone.{part}") for m in ours), (part, ours)
+
+
+@pytest.mark.parametrize("missing", ["rapidfuzz", "defusedxml", "latex2mathml", "pydantic"])
+def test_training_runs_without_inference_extras(missing: str) -> None:
+    code = f"import sys\nsys.modules[{missing!r}] = None\nimport gryphone.train, gryphone.cli"
+    assert "gryphone.train" in modules_after(code)

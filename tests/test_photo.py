@@ -1,0 +1,316 @@
+"""Images to ink: every kind of file, every kind of paper, every kind of damage."""
+
+import io
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inkmaker import fraction, power, row
+from paper import Page, draw_page
+from PIL import Image
+
+from gryphone.data.images import pack_images, read_boxes
+from gryphone.data.packed import read_packed
+from gryphone.data.samples import read_dataset
+from gryphone.errors import DataError, InkError
+from gryphone.ink import Ink
+from gryphone.photo import read_image
+from gryphone.photo.paper import pen_width
+from gryphone.photo.trace import trace
+from gryphone.raster import InkBatch, typical_stroke
+
+SHARED = Path(__file__).parents[2] / "shared" / "data" / "offline"
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def dense(strokes: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Points every hundredth of the longer side, with the box moved to 0..1."""
+    parts = []
+    for stroke in strokes:
+        steps = np.concatenate([[0], np.cumsum(np.hypot(*np.diff(stroke, axis=0).T))])
+        at = np.linspace(0, steps[-1], max(2, len(stroke) * 20))
+        parts.append(np.stack([np.interp(at, steps, stroke[:, k]) for k in (0, 1)], 1))
+    points = np.concatenate(parts)
+    points = points - points.min(0)
+    return points / points.max()
+
+
+def distance(one: Ink, other: Ink) -> float:
+    """The farthest that any ink of one lies from the other, in shares of the longer side."""
+    a, b = dense(one.strokes), dense(other.strokes)
+    gaps = np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1))
+    return float(max(gaps.min(0).max(), gaps.min(1).max()))
+
+
+INK = row("x+1=2")
+PICTURE = draw_page(INK.strokes)
+
+
+# --- what comes out -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ink", [row("x+1=2"), fraction(), power(), row("(n-1)")])
+def test_traces_what_the_pen_wrote(ink: Ink) -> None:
+    traced = read_image(draw_page(ink.strokes))
+    assert distance(traced, ink) < 0.02
+    assert abs(len(traced.strokes) - len(ink.strokes)) <= 1
+
+
+def test_crossing_strokes_pass_straight_through() -> None:
+    traced = read_image(draw_page(row("x+").strokes))
+    assert len(traced.strokes) == 4
+    sizes = [np.ptp(stroke, axis=0).max() for stroke in traced.strokes]
+    assert min(sizes) > 0.7 * max(sizes)
+
+
+def test_a_dot_survives_as_a_tiny_stroke() -> None:
+    ink = row("1.2")
+    traced = read_image(draw_page(ink.strokes, Page(pen=6)))
+    sizes = sorted(float(np.ptp(stroke, axis=0).max()) for stroke in traced.strokes)
+    assert len(sizes) == 3
+    assert sizes[0] < 8 < 100 < sizes[1]
+
+
+def test_strokes_are_in_pixels_of_the_image() -> None:
+    left, top, right, bottom = read_image(PICTURE).bounds
+    assert abs(left - 50) < 3 and abs(right - 750) < 3
+    assert abs(top - 50) < 3 and abs(bottom - (PICTURE.height - 50)) < 4
+
+
+def test_typical_stroke_is_that_of_the_pen() -> None:
+    for ink in (row("x+1=2"), power(), row("(n-1)"), row("n+n=2n")):
+        traced = read_image(draw_page(ink.strokes))
+        pen, image = typical_stroke(InkBatch.from_strokes([ink.strokes, traced.strokes])).tolist()
+        scale = (traced.bounds[2] - traced.bounds[0]) / (ink.bounds[2] - ink.bounds[0])
+        assert abs(image / (pen * scale) - 1) < 0.15
+
+
+def test_trace_of_plain_shapes() -> None:
+    bar = np.zeros((20, 60), dtype=bool)
+    bar[8:12, 5:55] = True
+    (line,) = trace(bar, 4)
+    assert np.ptp(line[:, 0]) > 44 and np.ptp(line[:, 1]) < 2
+    y, x = np.mgrid[:50, :50]
+    ring = abs(np.hypot(y - 25, x - 25) - 18) < 2.5
+    (line,) = trace(ring, pen_width(ring))
+    assert np.array_equal(line[0], line[-1])
+    assert np.allclose(np.hypot(*(line - 25).T), 18, atol=1.2)
+    assert 3.5 < pen_width(ring) < 6
+
+
+# --- every kind of paper ------------------------------------------------------------------------
+
+PAPERS = {
+    "thin": Page(pen=1.5),
+    "thick": Page(pen=14),
+    "small": Page(length=170, pen=1.6, margin=8),
+    "large": Page(length=3000, pen=18),
+    "shadow": Page(shadow=0.6, noise=3),
+    "noise": Page(noise=12),
+    "faint pencil": Page(ink=(185, 185, 185), noise=2),
+    "sepia": Page(paper=(226, 200, 160), ink=(90, 60, 30), noise=2),
+    "blue on yellow": Page(paper=(250, 235, 120), ink=(40, 60, 170)),
+    "blackboard": Page(paper=(30, 45, 40), ink=(230, 230, 225), noise=3),
+    "dust": Page(specks=60),
+    "ruled": Page(rules=40),
+    "squared": Page(rules=36, grid=True, rule_ink=(150, 190, 220)),
+    "dark rules": Page(rules=60, rule_ink=(60, 60, 60)),
+    "no margin": Page(margin=3),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_paper(name: str) -> None:
+    ink = row("x+1=2")
+    traced = read_image(draw_page(ink.strokes, PAPERS[name]))
+    assert distance(traced, ink) < (0.035 if "rule" in name or name == "squared" else 0.025)
+
+
+def test_a_fraction_bar_across_the_page_is_no_ruled_line() -> None:
+    ink = fraction()
+    part = replace(ink, strokes=ink.strokes[:3], glyphs=())  # 1 over 2, the bar spans it all
+    traced = read_image(draw_page(part.strokes, Page(margin=6, pen=8)))
+    assert distance(traced, part) < 0.03
+
+
+def test_rotated() -> None:
+    straight, turned = read_image(PICTURE), read_image(draw_page(INK.strokes, Page(rotate=5)))
+    assert len(straight.strokes) == len(turned.strokes)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.2, 2.0])
+def test_scale_does_not_matter(factor: float) -> None:
+    size = (round(PICTURE.width * factor), round(PICTURE.height * factor))
+    resized = PICTURE.resize(size, Image.Resampling.LANCZOS)
+    assert distance(read_image(resized), read_image(PICTURE)) < 0.012
+
+
+# --- every kind of file -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF"])
+def test_formats(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"note.{kind.lower()}"
+    path.write_bytes(encoded(PICTURE, kind))
+    expected = read_image(PICTURE)
+    assert distance(read_image(path), expected) < 0.01
+    assert distance(read_image(path.read_bytes()), expected) < 0.01
+    assert read_image(path).id == "note"
+
+
+def _modes() -> dict[str, object]:
+    grey = np.asarray(PICTURE.convert("L"))
+    ink = Image.fromarray(255 - grey)
+    clear = Image.merge("RGBA", [Image.new("L", ink.size, 0)] * 3 + [ink])
+    white = Image.merge("RGBA", [Image.new("L", ink.size, 255)] * 3 + [ink])
+    return {
+        "L": PICTURE.convert("L"),
+        "palette": PICTURE.convert("P"),
+        "one bit": PICTURE.convert("1"),
+        "CMYK": PICTURE.convert("CMYK"),
+        "16 bit": Image.fromarray(grey.astype(np.uint16) * 257),
+        "32 bit": Image.fromarray(grey.astype(np.int32)),
+        "float": Image.fromarray(grey.astype(np.float32)),
+        "black on clear": clear,
+        "white on clear": white,
+        "grey array": grey,
+        "colour array": np.asarray(PICTURE),
+        "float array": grey / 255.0,
+        "16-bit array": grey.astype(np.uint16) * 257,
+        "bool array": grey > 128,
+        "one channel": grey[:, :, None],
+        "RGBA array": np.asarray(clear),
+    }
+
+
+@pytest.mark.parametrize("mode", _modes())
+def test_pixel_formats(mode: str) -> None:
+    assert distance(read_image(_modes()[mode]), read_image(PICTURE)) < 0.015  # type: ignore[arg-type]
+
+
+def test_exif_orientation() -> None:
+    turned = PICTURE.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was held on its side
+    data = encoded(turned, "JPEG", exif=exif, quality=95)
+    assert distance(read_image(data), read_image(PICTURE)) < 0.01
+
+
+def test_first_frame_of_an_animation() -> None:
+    blank = Image.new("RGB", PICTURE.size, "white")
+    data = encoded(PICTURE, "WEBP", save_all=True, append_images=[blank], lossless=True)
+    assert distance(read_image(data), read_image(PICTURE)) < 0.01
+
+
+# --- every kind of damage -----------------------------------------------------------------------
+
+
+def _bad() -> dict[str, tuple[object, str]]:
+    noise = np.random.default_rng(0).normal(250, 1.5, (400, 600)).clip(0, 255).astype(np.uint8)
+    jpeg = encoded(PICTURE, "JPEG")
+    return {
+        "white": (np.full((300, 400), 255, np.uint8), "blank"),
+        "black": (np.zeros((300, 400), np.uint8), "blank"),
+        "paper noise": (noise, "blank|no ink"),
+        "clear": (Image.new("RGBA", (100, 100)), "blank"),
+        "text": (b"x = 1\n" * 50, "not an image"),
+        "empty file": (b"", "empty"),
+        "cut short": (jpeg[: len(jpeg) // 3], "damaged"),
+        "cut header": (encoded(PICTURE)[:30], "image"),
+        "one pixel": (np.zeros((1, 1), np.uint8), "too small"),
+        "shape": (np.zeros((2, 3, 4, 5)), "shape"),
+        "channels": (np.zeros((20, 20, 7)), "shape"),
+        "words": (np.array([["a", "b", "c"]] * 3), "numbers"),
+        "no image": (3.5, "float"),
+        "no file": (Path("nowhere.png"), "nowhere.png"),
+    }
+
+
+@pytest.mark.parametrize("case", _bad())
+def test_damage_is_one_clear_error(case: str) -> None:
+    source, words = _bad()[case]
+    with pytest.raises(InkError, match=words) as caught:
+        read_image(source)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("side", [10_100, 30_000])
+def test_huge_images_are_refused_before_decoding(side: int) -> None:
+    import struct
+    import zlib
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    data = chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    began = time.perf_counter()
+    with pytest.raises(InkError, match=r"limit is 64"):
+        read_image(b"\x89PNG\r\n\x1a\n" + header + data, name="bomb.png")
+    assert time.perf_counter() - began < 1
+
+
+def test_noise_is_answered_in_time() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (600, 800), dtype=np.uint8)
+    began = time.perf_counter()
+    try:
+        assert read_image(noise).strokes
+    except InkError as error:
+        assert "image" in str(error)
+    assert time.perf_counter() - began < 10
+
+
+# --- data sets ----------------------------------------------------------------------------------
+
+
+def test_pack_images(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    ink = row("x,1=2".replace(",", "+"), id="a")
+    picture = draw_page(ink.strokes)
+    picture.save(folder / "a.png")
+    Image.new("L", (80, 80), 255).save(folder / "b.png")
+    (folder / "labels.tsv").write_text("a\tx+1=2\nb\t1\n")
+    scale = 700 / (ink.bounds[2] - ink.bounds[0])
+    symbols = []
+    for glyph in ink.glyphs:
+        points = np.concatenate([ink.strokes[s] for s in glyph.strokes]) - ink.bounds[:2]
+        low, high = points.min(0) * scale + 48, points.max(0) * scale + 52
+        symbols.append([glyph.label, *low.tolist(), *high.tolist()])
+    (tmp_path / "boxes.jsonl").write_text(json.dumps({"id": "a", "symbols": symbols}) + "\n")
+    report = pack_images(folder, tmp_path / "out.parquet", tmp_path / "boxes.jsonl")
+    assert (report.read, report.packed, report.agreement) == (2, 1, {"same": 1})
+    assert "blank" in report.unreadable[0][1]
+    packed = read_packed(tmp_path / "out.parquet")
+    assert packed.labels == ["x + 1 = 2"]
+    assert packed.glyph_labels == ["x", "+", "1", "=", "2"]
+    assert (packed.glyph >= 0).all()
+    assert packed.glyph_positions.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_boxes_say_where_they_are_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.jsonl"
+    path.write_text('{"id": "1", "symbols": [["COMMA", 1, 2, 3, 4]]}\n')
+    assert read_boxes(path) == {"1": [(",", 1, 2, 3, 4)]}
+    path.write_text('{"id": "1", "symbols": [["x", 1]]}\n')
+    with pytest.raises(DataError, match="line 1"):
+        read_boxes(path)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="shared data is not here")
+def test_real_scans() -> None:
+    found = [
+        s for s, _ in zip(read_dataset(SHARED / "valid-2023-scans.tar"), range(8), strict=False)
+    ]
+    for sample in found:
+        ink = read_image(sample.image, name=sample.id)  # type: ignore[union-attr, arg-type]
+        assert 1 <= len(ink.strokes) < 80

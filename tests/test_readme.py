@@ -1,0 +1,62 @@
+"""Every command block of the README runs as it stands there."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text()
+BASH = [
+    line
+    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.S)
+    for line in block.splitlines()
+    if line.strip() and not line.startswith("make ")
+]
+PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+NEEDS_WEIGHTS = ("recognize", "evaluate", "info")
+
+weights = pytest.mark.skipif(
+    not (ROOT / "gryphone" / "weights" / "config.json").exists(), reason="no bundled weights"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def run(command: list[str], place: Path) -> str:
+    out = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, f"{command}: {out.stderr}"
+    return out.stdout
+
+
+def test_the_readme_has_commands() -> None:
+    assert len(BASH) >= 10
+    assert len(PYTHON) == 2
+
+
+@pytest.mark.parametrize("line", BASH)
+def test_shell_line(line: str, place: Path) -> None:
+    if any(f"gryphone {word}" in line for word in NEEDS_WEIGHTS) and weights.args[0]:
+        pytest.skip("no bundled weights")
+    if "ink.parquet" in line and "pack" not in line:
+        pytest.skip("runs with the line before it, below")
+    run(["bash", "-ec", line.replace("gryphone ", f"{sys.executable} -m gryphone ")], place)
+
+
+def test_packed_store(place: Path) -> None:
+    lines = [line for line in BASH if "ink.parquet" in line]
+    for line in lines:
+        run(["bash", "-ec", line.replace("gryphone ", f"{sys.executable} -m gryphone ")], place)
+
+
+@weights
+def test_python_blocks_run_in_order(place: Path) -> None:
+    (place / "all.py").write_text("\n".join(PYTHON))
+    assert run([sys.executable, "all.py"], place).count("\n") == 2

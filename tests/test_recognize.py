@@ -1,0 +1,225 @@
+"""The recogniser as a user meets it, on a tiny model with random weights."""
+
+import io
+import json
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inkmaker import fraction, power, row
+from tinymodel import tiny_checkpoint
+
+import gryphone
+from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
+from gryphone.ink import to_inkml, to_strokes
+from gryphone.latex.validity import is_valid
+from gryphone.options import Ask
+from gryphone.recognize import Recognizer, load
+from gryphone.result import write_latex
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def encoded(recognizer: Recognizer):
+    return recognizer.encode(power())
+
+
+def test_every_kind_of_ink_gives_the_same_answer(recognizer: Recognizer, tmp_path: Path) -> None:
+    ink = power(id="p")
+    inkml, strokes = tmp_path / "p.inkml", tmp_path / "p.json"
+    inkml.write_text(to_inkml(ink))
+    strokes.write_text(json.dumps({"strokes": to_strokes(ink)}))
+    sources = [
+        ink,
+        inkml,
+        str(inkml),
+        strokes,
+        inkml.read_bytes(),
+        strokes.read_bytes(),
+        to_strokes(ink),
+        list(ink.strokes),
+        {"strokes": to_strokes(ink)},
+    ]
+    answers = {recognizer.recognize(source).latex for source in sources}
+    assert len(answers) == 1
+
+
+def test_stdin(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = to_inkml(power()).encode()
+    monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": io.BytesIO(data)}))
+    assert recognizer.recognize("-").latex == recognizer.recognize(power()).latex
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("no/such/file.png", "no such file"),
+        (b"", "is empty"),
+        (b"<ink><trace>", "."),
+        ([], "no strokes"),
+        (3.5, "cannot read a float"),
+        (".", "is a folder"),
+    ],
+)
+def test_bad_sources_are_named(recognizer: Recognizer, source: object, message: str) -> None:
+    with pytest.raises(InkError, match=message):
+        recognizer.recognize(source)
+
+
+def test_result_is_frozen_complete_and_valid(recognizer: Recognizer) -> None:
+    result = recognizer.recognize(fraction(), n_best=3)
+    assert is_valid(result.latex)
+    assert 0 <= result.confidence <= 1
+    assert result.steps == 10
+    assert result.seed == 0
+    assert result.seconds > 0
+    assert len(result.symbols) == len(result.ids)
+    assert len(result.n_best) <= 3
+    assert result.n_best[0].latex == result.latex
+    assert sum(a.weight for a in result.n_best) <= 1 + 1e-9
+    weights = [a.weight for a in result.n_best]
+    assert weights == sorted(weights, reverse=True)
+    assert all(is_valid(a.latex) for a in result.n_best)
+    assert result.mathml.startswith("<math")
+    with pytest.raises(FrozenInstanceError):
+        result.latex = "x"  # type: ignore[misc]
+
+
+def test_symbols_have_confidence_alternatives_and_boxes(recognizer: Recognizer) -> None:
+    ink = row("x+1=2")
+    result = recognizer.recognize(ink, alternatives=2)
+    left, top, right, bottom = ink.bounds
+    for symbol in result.symbols:
+        assert 0 <= symbol.confidence <= 1
+        assert len(symbol.alternatives) <= 2
+        assert symbol.symbol not in [name for name, _ in symbol.alternatives]
+        if symbol.box is not None:
+            assert left <= symbol.box[0] <= symbol.box[2] <= right
+            assert top <= symbol.box[1] <= symbol.box[3] <= bottom
+
+
+def test_json_and_text(recognizer: Recognizer) -> None:
+    result = recognizer.recognize(power(), n_best=2)
+    data = json.loads(json.dumps(result.to_dict()))
+    assert data["latex"] == result.latex
+    assert "".join(data["tokens"]) == result.latex.replace(" ", "")
+    assert {"confidence", "symbols", "n_best", "steps", "seconds", "seed", "warnings"} <= set(data)
+    assert result.to_text().startswith(result.latex)
+
+
+def test_one_seed_one_answer(encoded) -> None:
+    answers = [encoded.decode(seed=7) for _ in range(2)]
+    assert answers[0].latex == answers[1].latex
+    assert answers[0].confidence == answers[1].confidence
+
+
+def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:
+    inks = [power(), fraction(), row("x+1=2"), row("1")]
+    batch = recognizer.recognize_many(inks, samples=2)
+    single = [recognizer.recognize(ink, samples=2) for ink in inks]
+    assert [r.latex for r in batch] == [r.latex for r in single]
+    assert [r.confidence for r in batch] == pytest.approx([r.confidence for r in single], abs=1e-4)
+    assert [[s.box for s in r.symbols] for r in batch] == [
+        [s.box for s in r.symbols] for r in single
+    ]
+    assert recognizer.recognize_many([]) == []
+
+
+def test_lock_keeps_symbols(encoded) -> None:
+    result = encoded.decode(lock={0: "x", 2: ("2", "")})
+    assert result.symbols[0].symbol == "x"
+    assert (result.symbols[2].symbol, result.symbols[2].modifier) == ("2", "")
+    assert is_valid(result.latex)
+
+
+def test_hint_holds(encoded) -> None:
+    assert encoded.decode(hint=r"\frac{?}{x}").latex.startswith(r"\frac{")
+    assert encoded.decode(hint=r"\frac{?}{x}").latex.endswith("}{x}")
+    with_run = encoded.decode(hint=r"\sqrt{...}=1").latex
+    assert with_run.startswith(r"\sqrt{")
+    assert with_run.endswith("}=1")
+    assert encoded.decode(hint="x^2").latex == "x^{2}"
+    # A dot beside a run is a dot.
+    assert encoded.decode(hint="1 . ...").latex.startswith("1.")
+
+
+def test_remask_changes_only_what_it_names(encoded) -> None:
+    given = encoded.decode(hint="x+1=?")
+    again = encoded.decode(given=given, remask=[2], seed=3)
+    assert len(again.ids) == len(given.ids)
+    kept = [0, 1, 3, 4]
+    assert np.array_equal(again.ids[kept], given.ids[kept])
+    forced = encoded.decode(given=given, remask=[2], allowed=["7"])
+    assert forced.symbols[2].symbol == "7"
+    assert np.array_equal(forced.ids[kept], given.ids[kept])
+
+
+def test_allowed_restricts_every_symbol(encoded) -> None:
+    for allowed in ("x12", ["x", "1", "2"]):
+        result = encoded.decode(allowed=allowed)
+        assert {s.symbol for s in result.symbols} <= {"x", "1", "2"}
+
+
+def test_steps_deadline_and_watching(encoded) -> None:
+    seen = []
+    result = encoded.decode(steps=3, on_step=seen.append)
+    assert [step.number for step in seen] == [1, 2, 3]
+    assert result.steps == 3
+    assert seen[0].masked == tuple(range(len(seen[0].rows)))
+    assert encoded.decode(deadline_ms=1).steps == 1
+    assert encoded.decode(deadline_ms=5000, steps=4).steps == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"lock": {0: r"\foo"}}, TokenError, r"lock\[0\]: '\\\\foo' is not among"),
+        ({"lock": {0: r"\sqr"}}, TokenError, r"did you mean \\sqrt"),
+        ({"lock": {99: "x"}}, ConfigError, "positions go from 0"),
+        ({"hint": r"\frac{"}, ConfigError, "hint"),
+        ({"hint": ""}, ConfigError, "hint is empty"),
+        ({"hint": r"\foo ?"}, TokenError, "not among"),
+        ({"allowed": ""}, ConfigError, "allowed is empty"),
+        ({"allowed": [r"\foo"]}, TokenError, "allowed"),
+        ({"remask": [70]}, ConfigError, "outside the answer"),
+        ({"steps": 0}, ConfigError, "steps is 0"),
+        ({"n_best": 0}, ConfigError, "n_best is 0"),
+        ({"deadline_ms": 0}, ConfigError, "deadline_ms is 0"),
+        ({"hint": "?", "remask": [0]}, ConfigError, "cannot be combined"),
+    ],
+)
+def test_bad_questions_are_named(encoded, options, kind, message) -> None:
+    with pytest.raises(kind, match=message):
+        encoded.decode(**options)
+
+
+def test_load_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gryphone.recognize.WEIGHTS", tmp_path / "none")
+    with pytest.raises(CheckpointError, match="no default weights"):
+        load()
+    with pytest.raises(CheckpointError, match="no checkpoint directory"):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match="device 'nonsense'"):
+        load(tmp_path, device="nonsense")
+
+
+def test_write_latex_keeps_commands_apart() -> None:
+    assert write_latex(["\\alpha", "x", "^", "{", "2", "}"]) == r"\alpha x^{2}"
+    assert write_latex(["\\frac", "{", "a", "}", "{", "\\pi", "}"]) == r"\frac{a}{\pi}"
+    assert write_latex(["\\pi", "2", "\\{", "a"]) == r"\pi2\{a"
+    matrix = ["\\begin{matrix}", "a", "\\\\", "b", "\\end{matrix}"]
+    assert write_latex(matrix) == r"\begin{matrix}a\\b\end{matrix}"
+
+
+def test_ask_defaults() -> None:
+    assert (Ask().total_steps, Ask(deadline_ms=5).total_steps, Ask(steps=3).total_steps) == (
+        10,
+        50,
+        3,
+    )
+    assert (Ask().decodes, Ask(n_best=3).decodes, Ask(n_best=9).decodes) == (1, 5, 9)

@@ -1,0 +1,275 @@
+"""What the synthesiser offers to anybody: grammar, traced glyphs, inks and pictures of formulas."""
+
+import io
+import json
+import shutil
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import typer
+from PIL import Image, ImageDraw
+from typer.testing import CliRunner
+
+from gryphone.analysis.realism import look_at, train_judge, write_again
+from gryphone.cli import synth
+from gryphone.data.packed import Packed
+from gryphone.data.samples import Sample
+from gryphone.errors import ConfigError, DataError
+from gryphone.ink import read_inkml
+from gryphone.latex.validity import check
+from gryphone.raster import InkBatch
+from gryphone.synth.compose import Composer
+from gryphone.synth.formulas import as_written
+from gryphone.synth.glyphs import GlyphSample, pack
+from gryphone.synth.grammar import Grammar, Widening, emit
+from gryphone.synth.layouts import Layout, Slot, pack_layouts
+from gryphone.synth.offline import LabelledBox, from_images
+from gryphone.synth.paper import Paper, random_paper, render
+from gryphone.synth.style import Style
+from gryphone.synth.symbols import TWINS, Fit, words
+from gryphone.synth.texlayout import matched_brackets
+from gryphone.synth.write import Pen, write
+from gryphone.tokens import build_tokenizer, sat_split
+
+needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not installed")
+BOX = (0.0, -0.5, 0.5, 0.0)
+CLASSES = words(r"x y 1 2 + = ( ) | \binom - \sqrt")
+ZIGZAG = np.array([[0, 0], [1, 1], [2, 0], [3, 1.0]])
+
+
+def pen(*protected: str) -> Pen:
+    bank = pack([GlyphSample(name, (ZIGZAG,), "ann") for name in CLASSES])
+    return Pen(bank, dict.fromkeys(bank.classes, BOX), frozenset(protected))
+
+
+# Grammar
+
+LABELS = [words(t) for t in (r"\frac { x } { 2 } + y = 1", r"x ^ { 2 } - y", r"\sqrt { x + 1 }")]
+SYMBOLS = set(words(r"\frac \sqrt x y z 1 2 + - = < \leq \hat \begin{matrix} & \\ \end{matrix}"))
+
+
+def test_grammar_collects_rows_by_role() -> None:
+    grammar = Grammar.fit(LABELS, SYMBOLS | {"(", ")", "|"}, Widening())
+    rows = {role: [" ".join(emit(row)) for row in rows] for role, rows in grammar.pools.items()}
+    assert rows["\\frac0"] == ["x"] and rows["\\frac1"] == ["2"] and rows["sup"] == ["2"]
+    assert rows["\\sqrt0"] == ["x + 1"]
+    assert rows["term"][:3] == [r"\frac { x } { 2 }", "y", "1"]
+
+
+def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
+    symbols = SYMBOLS | {"(", ")", "[", "]", "|"}
+    grammar = Grammar.fit(LABELS, symbols, Widening(matrix=0.1, longest=20))
+    made = list(islice(grammar.formulas(seed=1), 300))
+    assert made == list(islice(grammar.formulas(seed=1), 300))
+    for tokens in made:
+        check(tokens)
+        pairs = sat_split(tokens)
+        assert 3 <= len(pairs) <= 20 and all(s in symbols for s, _ in pairs)
+    seen = Counter(token for tokens in made for token in tokens)
+    assert len({tuple(t) for t in made}) > 100
+    assert min(seen[s] for s in ("z", "\\leq", "\\hat", "\\begin{matrix}", "[")) >= 3
+
+
+def test_norms_and_fenced_matrices_are_written_with_plain_signs() -> None:
+    assert as_written(words(r"\| x \|")) == ["|", "|", "x", "|", "|"]
+    fenced = as_written(words(r"\begin{vmatrix} x \end{vmatrix}"))
+    assert fenced == [*words(r"| \begin{matrix} x \end{matrix} |")]
+    double = sat_split(words("| | x | |"))
+    assert matched_brackets(double) == {1: 3, 0: 4}
+    around = sat_split(words(r"( \begin{matrix} ( x \\ y \end{matrix} )"))
+    assert matched_brackets(around) == {0: 7}
+
+
+# Twins and letters
+
+
+def test_twins_differ_in_size_or_height_alone_and_are_relabelled() -> None:
+    bank = pack([GlyphSample(s, (ZIGZAG,)) for s in ("x", "X", "1", ".", "\\cdot")])
+    tokenizer = build_tokenizer("sat", [["x", "X", "1", ".", "\\cdot"]])
+    slots = tuple(
+        Slot(s, at, Fit.NATURAL, 0, float(at), 0.0, 1.0, 0.0) for at, s in enumerate("x.1")
+    )
+    layout = Layout((("x", ""), (".", ""), ("1", "")), slots)
+    layouts = pack_layouts([layout], dict.fromkeys(bank.classes, BOX))
+    style = Style(exchange_samples=0.0, twin_samples=1.0)
+    made = Composer(bank, layouts, tokenizer, style=style).compose(
+        torch.zeros(200, dtype=torch.int64), torch.Generator().manual_seed(0)
+    )
+    labels = Counter(" ".join(tokenizer.decode(row.numpy())) for row in made.tokens)
+    assert set(labels) == {f"{x} {dot} 1" for x in "xX" for dot in (".", "\\cdot")}
+    assert min(labels.values()) > 25
+    names = [bank.classes[c] for c in made.slot_class.tolist()]
+    assert " ".join(names[:3]) in labels
+    assert all(one != other for one, other in TWINS)
+
+
+# Traced glyphs
+
+
+def page_with(*boxes: tuple[int, int, int, int]) -> bytes:
+    picture = Image.new("L", (200, 80), 255)
+    draw = ImageDraw.Draw(picture)
+    for x0, y0, x1, y1 in boxes:
+        draw.line((x0, y0, x1, y1), fill=0, width=4)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_boxes_give_traced_glyphs_and_touching_ones_are_dropped() -> None:
+    image = page_with((20, 20, 20, 60), (60, 40, 100, 40), (100, 40, 160, 40))
+    boxes = {
+        "7": [
+            LabelledBox("|", 16, 18, 24, 62),
+            LabelledBox("-", 58, 36, 102, 44),  # runs on into the next box
+            LabelledBox("x", 170, 10, 190, 30),
+        ]
+    }
+    dropped: Counter[str] = Counter()
+    found = list(from_images([Sample("7", "made-up", None, image=image)], boxes, dropped))
+    assert [g.label for g in found] == ["|"]
+    (stroke,) = found[0].strokes
+    assert np.ptp(stroke[:, 1]) == pytest.approx(40, abs=5) and np.ptp(stroke[:, 0]) < 2
+    assert dropped == {"written together with a neighbour": 1, "no ink in the box": 1}
+
+
+# Paper
+
+
+def test_clean_paper_is_black_on_white() -> None:
+    draw = np.random.default_rng(0)
+    picture = np.asarray(render([ZIGZAG * 10], Paper(), draw))
+    assert picture.max() == 255 and picture.min() == 0
+    assert 0.02 < (picture < 128).mean() < 0.3
+
+
+def test_thicker_pens_leave_more_ink_and_light_is_uneven() -> None:
+    thin, thick = (
+        (np.asarray(render([ZIGZAG], Paper(thickness=t), np.random.default_rng(0))) < 128).sum()
+        for t in (2.0, 5.0)
+    )
+    assert thick > 1.8 * thin
+    shaded = np.asarray(render([ZIGZAG], Paper(light=0.5), np.random.default_rng(0)))
+    corners = shaded[[2, 2, -3, -3], [2, -3, 2, -3]]
+    assert int(corners.max()) - int(corners.min()) > 30
+
+
+def test_random_pages_repeat_with_their_seed_and_bad_paper_is_refused() -> None:
+    one, two = (
+        np.asarray(
+            render([ZIGZAG], random_paper(np.random.default_rng(s)), np.random.default_rng(s))
+        )
+        for s in (4, 4)
+    )
+    assert np.array_equal(one, two) and one.std() > 5
+    dot = np.asarray(render([np.zeros((1, 2))], Paper(), np.random.default_rng(0)))
+    assert (dot < 128).any()
+    with pytest.raises(ConfigError, match="dotted"):
+        Paper(lines="dotted")
+
+
+# Writing
+
+
+@needs_tex
+def test_formulas_become_labelled_inks() -> None:
+    refused: list[tuple[int, str]] = []
+    formulas = ["x^2+y=1", r"\binom{x}{2}", "x+y=1 1", r"\foo", "{"]
+    inks = list(write(formulas, pen("x + y = 1 1"), refused, count=2, seed=1))
+    assert [number for number, _ in inks] == [0, 0, 1, 1]
+    ink = inks[0][1]
+    assert ink.label == "x ^ { 2 } + y = 1"
+    assert [g.label for g in ink.glyphs] == ["x", "2", "+", "y", "=", "1"]
+    assert sorted(number for number, _ in refused) == [2, 3, 4]
+    assert "protected" in dict(refused)[2] and "\\foo" in dict(refused)[3]
+
+
+def app() -> typer.Typer:
+    program = typer.Typer()
+    program.callback()(lambda: None)
+    synth.register(program)
+    return program
+
+
+@needs_tex
+@pytest.mark.parametrize(("kind", "suffix"), [("inkml", "inkml"), ("png", "png"), ("photo", "jpg")])
+def test_command_writes_files_and_labels(tmp_path: Path, kind: str, suffix: str) -> None:
+    made = pen()
+    made.bank.save(tmp_path / "packed" / "glyphs.npz")
+    layout = Layout((("x", ""),), (Slot("x", 0, Fit.NATURAL, 0, 0.0, 0.0, 1.0, 0.0),))
+    pack_layouts([layout], made.boxes, origin="real").save(tmp_path / "packed/layouts-real.npz")
+    (tmp_path / "f.txt").write_text("x+y\n\n\\foo\n")
+    arguments = ["synth", str(tmp_path / "f.txt"), "--out", str(tmp_path / "out"), "--json"]
+    arguments += ["--packed", str(tmp_path / "packed"), "--count", "2", "--format", kind]
+    result = CliRunner().invoke(app(), arguments)
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["inks"] == 2 and [r["line"] for r in facts["refused"]] == [2]
+    rows = [line.split("\t") for line in (tmp_path / "out/labels.tsv").read_text().splitlines()]
+    assert [label for _, label in rows] == ["x + y"] * 2
+    files = [tmp_path / "out" / f"{name}.{suffix}" for name, _ in rows]
+    if kind == "inkml":
+        assert read_inkml(files[0]).label == "x + y"
+    else:
+        with Image.open(files[0]) as picture:
+            assert picture.width > 60
+
+
+def test_command_errors_name_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_text("x\n")
+    start = ["synth", str(tmp_path / "f.txt"), "--out", str(tmp_path / "o")]
+    result = CliRunner().invoke(app(), [*start, "--packed", str(tmp_path)])
+    assert isinstance(result.exception, DataError) and "synth build" in str(result.exception)
+    result = CliRunner().invoke(app(), [*start, "--format", "gif"])
+    assert isinstance(result.exception, ConfigError)
+    (tmp_path / "f.txt").write_text("\n")
+    assert isinstance(CliRunner().invoke(app(), start).exception, DataError)
+
+
+# Realism
+
+
+def corner_eyes(batch: InkBatch) -> torch.Tensor:
+    """Points of each ink, and a constant."""
+    counts = torch.bincount(batch.sample, minlength=batch.size).float()
+    return torch.stack([counts, torch.ones(batch.size)], 1)
+
+
+def test_judge_tells_what_its_eyes_can_see() -> None:
+    lines = InkBatch.from_strokes([[ZIGZAG]] * 70)
+    longer = InkBatch.from_strokes([[np.concatenate([ZIGZAG, ZIGZAG])]] * 70)
+    real, synthetic = look_at(corner_eyes, lines), look_at(corner_eyes, longer)
+    assert real.shape == (70, 2) and real[:, 0].unique().tolist() == [4]
+    judge = train_judge(real, synthetic)
+    assert (judge(real) > 0).all() and (judge(synthetic) <= 0).all()
+    blind = train_judge(real, real)
+    assert blind(real).abs().max() < 1e-3
+
+
+def test_the_same_labels_are_written_again_in_real_boxes() -> None:
+    points = np.concatenate([ZIGZAG, ZIGZAG + 4]).astype(np.float32)
+    packed = Packed(
+        ids=["a"],
+        sources=["s"],
+        labels=["x y"],
+        writers=[""],
+        points=points / points.max(),
+        pen=np.array([False, True, True, True] * 2),
+        glyph=np.repeat([0, 1], 4).astype(np.int32),
+        offsets=np.array([0, 8]),
+        glyph_offsets=np.array([0, 2]),
+        glyph_labels=["x", "y"],
+        glyph_positions=np.array([0, 1], dtype=np.int16),
+        agreement=np.zeros(1, dtype=np.int8),
+    )
+    made = pen()
+    twins = write_again(
+        packed, made.bank, made.boxes, Style(), "real", torch.Generator().manual_seed(0)
+    )
+    assert twins.rows == (0,)
+    assert twins.real.size == twins.synthetic.size == 1
+    assert len(twins.synthetic.points) == len(twins.real.points) == 8
