@@ -55,9 +55,13 @@ class Evaluation:
     predictions: tuple[Scored, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for `--json`: the keys of `gryphone score`, and `graph`."""
-        report = self.given[0].to_dict()
-        report |= {"convention": self.convention, "normalized": self.normalized[0].to_dict()}
+        """Plain data for `--json`: the keys of `gryphone score`, and `graph`.
+
+        EM means after normalising both sides; the tokens as given are under `raw`.
+        """
+        normalized = self.normalized[0].to_dict()
+        report = {**normalized, "convention": self.convention, "normalized": normalized}
+        report["raw"] = self.given[0].to_dict()
         report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["unreadable"] = [asdict(p) for p in self.unreadable]
@@ -78,8 +82,8 @@ class Evaluation:
 
         return {
             "count": len(self.given),
-            **spread(self.given, RATES),
-            "normalized": spread(self.normalized, RATES),
+            **spread(self.normalized, RATES),
+            "raw": spread(self.given, RATES),
             "graph": spread(self.graphs, GRAPH_RATES),
         }
 

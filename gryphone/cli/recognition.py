@@ -281,7 +281,7 @@ def _print_evaluation(report: "Evaluation") -> None:
     Console().print(table)
     if len(report.given) > 1:
         mean = report.runs()
-        em, exact = mean["normalized"]["em"], mean["graph"]["exact"]
+        em, exact = mean["em"], mean["graph"]["exact"]
         typer.echo(
             f"{mean['count']} runs: EM {em['mean']:.2f} ± {em['sd']:.2f}, "
             f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)"
