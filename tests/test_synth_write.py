@@ -14,7 +14,7 @@ import typer
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
-from gryphone.analysis.realism import look_at, train_judge, write_again
+from gryphone.analysis.realism import look_at, patch_eyes, train_judge, write_again
 from gryphone.cli import synth
 from gryphone.data.packed import Packed
 from gryphone.data.samples import Sample
@@ -248,6 +248,16 @@ def test_judge_tells_what_its_eyes_can_see() -> None:
     assert (judge(real) > 0).all() and (judge(synthetic) <= 0).all()
     blind = train_judge(real, real)
     assert blind(real).abs().max() < 1e-3
+
+
+def test_patch_eyes_see_shapes_at_any_size() -> None:
+    cross = [np.array([[0, 0], [1, 1.0]]), np.array([[0, 1], [1, 0.0]])]
+    bar = [np.array([[0, 0], [0, 1.0]])]
+    batch = InkBatch.from_strokes([cross, [s * 7 for s in cross], bar])
+    seen = patch_eyes(batch, words=16)(batch)
+    assert seen.shape == (3, 16)
+    assert seen.square().sum(1).tolist() == pytest.approx([1, 1, 1])
+    assert torch.allclose(seen[0], seen[1]) and not torch.allclose(seen[0], seen[2])
 
 
 def test_the_same_labels_are_written_again_in_real_boxes() -> None:

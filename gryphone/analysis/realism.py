@@ -1,7 +1,8 @@
 """Can synthetic ink be told from real ink? The accuracy of a judge measures the synthesiser.
 
-The judge is linear and sees through the encoder of a trained recogniser, which knows handwriting
-well: a small network trained from nothing on a few thousand rasters found no difference at all.
+The judge is linear; it sees patches of the raster through a codebook, or all of it through the
+encoder of a trained recogniser. (A small network trained from nothing on a few thousand rasters
+found no difference, on its own training ink either.)
 
 Both sides show the same formulas: every real ink's label is written once more by the synthesiser,
 in TeX's layout or in the real ink's own boxes. What the network finds is the hand, not the
@@ -22,7 +23,7 @@ from torch.nn import functional as F
 
 from gryphone.data.packed import Packed
 from gryphone.errors import DataError
-from gryphone.raster import InkBatch
+from gryphone.raster import Canvas, InkBatch, draw, to_patches
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyphs import GlyphBank
 from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
@@ -93,6 +94,38 @@ def write_again(
     return Twins(real, synthetic, tuple(rows))
 
 
+def patch_eyes(batch: InkBatch, *, words: int = 512, seed: int = 0) -> Eyes:
+    """Eyes that count what the recogniser's patches look like: a codebook of `words` windows.
+
+    Fast, and sees how strokes bend, cross and end at the size of symbols, not where they stand.
+    """
+    canvas = Canvas(kind="stroke", window=16)
+
+    def windows(inks: InkBatch) -> tuple[Tensor, Tensor]:
+        seen = to_patches(draw(inks, canvas), canvas, slots=canvas.slots())
+        soft = F.avg_pool2d(seen.pixels.float().view(-1, 1, 16, 16), 3, 2, 1).flatten(1)  # (P, 64)
+        return F.normalize(soft, dim=1), seen.offsets.diff().long()
+
+    generator = torch.Generator().manual_seed(seed)
+    known, _ = windows(batch)
+    known = known[torch.randperm(len(known), generator=generator)[:20000]]
+    book = known[:words].clone()
+    for _ in range(8):
+        nearest = (known @ book.T).argmax(1)
+        book = F.normalize(torch.zeros_like(book).index_add(0, nearest, known) + 1e-3 * book, dim=1)
+
+    def see(inks: InkBatch) -> Tensor:
+        patches, counts = windows(inks)
+        word = (patches @ book.T).argmax(1)
+        owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        tally = torch.zeros(len(counts) * len(book)).index_add(
+            0, owner * len(book) + word, torch.ones(len(word))
+        )
+        return (tally.view(len(counts), -1) / counts[:, None]).sqrt()
+
+    return see
+
+
 def encoder_eyes(checkpoint: Path) -> Eyes:
     """Eyes of a trained recogniser: mean and spread of its encoder's features over an ink."""
     from gryphone.checkpoint import load_checkpoint
@@ -155,19 +188,23 @@ def measure(
     bank: GlyphBank,
     boxes: Mapping[str, Box],
     style: Style,
-    eyes: Eyes,
+    eyes: Eyes | None = None,
     *,
     origin: str,
     limit: int = 1000,
     seed: int = 0,
 ) -> Realism:
-    """Train a judge on `limit` training inks and their twins, and score it on validation inks."""
+    """Train a judge on `limit` training inks and their twins, and score it on validation inks.
+
+    Without eyes of a recogniser, the judge counts patches.
+    """
     draw = np.random.default_rng(seed)
     train = train.select(draw.permutation(len(train))[:limit])
     valid = valid.select(draw.permutation(len(valid))[:limit])
     generator = torch.Generator().manual_seed(seed)
     taught = write_again(train, bank, boxes, style, origin, generator)
     asked = write_again(valid, bank, boxes, style, origin, generator)
+    eyes = eyes or patch_eyes(taught.real, seed=seed)
     real, synthetic = look_at(eyes, taught.real), look_at(eyes, taught.synthetic)
     judge = train_judge(real, synthetic)
     right = _share(judge(look_at(eyes, asked.real)) > 0)

@@ -181,9 +181,11 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
 
 def realism(
     packed: Annotated[Path, typer.Argument(help="Folder with packed sets and the built files.")],
-    checkpoint: Annotated[Path, typer.Option(help="A trained recogniser: its encoder looks.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A trained recogniser, whose encoder looks (slow).")
+    ] = None,
     origin: Annotated[str, typer.Option(help="Layouts of whom: tex or real.")] = "tex",
-    inks: Annotated[int, typer.Option(min=10, help="Inks to learn from, and to judge.")] = 1000,
+    inks: Annotated[int, typer.Option(min=10, help="Inks to learn from, and to judge.")] = 3000,
     as_json: AsJson = False,
 ) -> None:
     """Train a judge to tell synthetic from real ink; its accuracy should be low."""
@@ -204,7 +206,7 @@ def realism(
         pen.bank,
         pen.boxes,
         STYLES[origin],
-        encoder_eyes(checkpoint),
+        encoder_eyes(checkpoint) if checkpoint is not None else None,
         origin=origin,
         limit=inks,
     )
