@@ -60,12 +60,13 @@ def rows(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("rmml", [True, False])
 def test_tiny_learns_64_made_up_inks_by_heart(tmp_path: Path, scheme: str, rmml: bool) -> None:
     settings = config(
-        tmp_path, scheme=scheme, rmml=rmml, lr=4e-3, steps=320, time_power=2.0, corrupt=0.05
+        tmp_path, scheme=scheme, rmml=rmml, lr=4e-3, steps=300, batch=32, time_power=2.0
     )
     train(replace(settings, validation={"own": str(tmp_path / "inks")}), **QUIET)
     scores = rows(tmp_path / "runs" / "run" / "eval.csv")[-1]
-    assert float(scores["own/T5"]) == 100.0
-    assert float(scores["own/T1"]) >= 95.0
+    assert float(scores["own/T1"]) == 100.0
+    # Raw tokens without RMML may unsettle a right answer: two of 64 with other seeds.
+    assert float(scores["own/T5"]) >= 93.0
 
 
 def test_learning_rate_warms_up_and_falls_to_the_end() -> None:
@@ -124,13 +125,16 @@ def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "gryphone", "train", str(path)]
     folder = tmp_path / "runs" / "killed"
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    # As many threads as here: another number of them adds up in another order.
+    settled = {"cwd": ROOT, "stdout": subprocess.DEVNULL}
+    settled["env"] = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, **settled)
     while process.poll() is None and not list(folder.glob("state-*")):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (folder / "log.csv").exists() or len(rows(folder / "log.csv")) < 30
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, **settled)
     losses = [
         {r["step"]: r["loss"] for r in rows(folder.with_name(n) / "log.csv")}
         for n in ("whole", "killed")
