@@ -1,13 +1,13 @@
 import json
 from pathlib import Path
 
+import inkmaker
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from gryphone.cli.data import register
 from gryphone.errors import DataError
-from tests import inkmaker
 from tests.test_data import image_bytes
 
 

@@ -2,6 +2,7 @@ import io
 import tarfile
 from pathlib import Path
 
+import inkmaker
 import pytest
 
 from gryphone.data.align import Agreement, align
@@ -13,7 +14,6 @@ from gryphone.data.sheet import contact_sheet
 from gryphone.errors import DataError
 from gryphone.ink import Glyph, Ink, read_inkml, to_inkml
 from gryphone.latex.normalize import normalize
-from tests import inkmaker
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

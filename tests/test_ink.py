@@ -2,6 +2,7 @@ import json
 import pickle
 from pathlib import Path
 
+import inkmaker
 import numpy as np
 import pytest
 
@@ -16,7 +17,6 @@ from gryphone.ink import (
     to_inkml,
     to_strokes,
 )
-from tests import inkmaker
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

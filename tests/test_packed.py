@@ -2,6 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import inkmaker
 import numpy as np
 import pytest
 
@@ -11,7 +12,6 @@ from gryphone.data.simplify import Precision, simplify, to_canvas
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import DataError
 from gryphone.ink import Ink
-from tests import inkmaker
 
 
 def samples(inks: list[Ink], source: str = "made") -> list[Sample | Unreadable]:
