@@ -4,11 +4,11 @@ from pathlib import Path
 import inkmaker
 import pytest
 import typer
+from test_data import image_bytes
 from typer.testing import CliRunner
 
 from gryphone.cli.data import register
 from gryphone.errors import DataError
-from tests.test_data import image_bytes
 
 
 def run(*arguments: object) -> str:
