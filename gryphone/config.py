@@ -155,6 +155,8 @@ class TrainConfig:
         for name in ("batch", "shards", "steps", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.precision not in ("no", "bf16", "fp16"):
+            raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
         if self.scheme not in ("sat", "raw"):
             raise ConfigError(f"scheme {self.scheme!r} is unknown; use 'sat' or 'raw'")
 
@@ -192,6 +194,8 @@ def from_dict(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
             value = from_dict(nested[key], value, f"{where}: {key}")
         elif key == "sources":
             value = tuple(from_dict(SourceConfig, s, f"{where}: sources") for s in value)
+        elif key == "precision" and value is False:
+            value = "no"  # which YAML takes for a truth value
         elif isinstance(value, list):
             value = tuple(value)
         elif isinstance(value, str) and fields[key].type in ("float", "int"):

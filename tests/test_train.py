@@ -226,6 +226,7 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
         ("sources: [{path: a}]\nmodel: {preset: huge}", "'huge'"),
         ("sources: [{path: a}]\nlr: fast", "must be a number"),
         ("sources: [{path: a}]\nbatch: 0", "batch is 0"),
+        ("sources: [{path: a}]\nprecision: fp8", "'fp8'"),
         ("3", "holds no settings"),
         ("a: [", "cannot read"),
     ],
@@ -235,6 +236,12 @@ def test_bad_configs_are_named(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_config(path)
+
+
+def test_precision_no_is_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text("sources: [{path: a}]\nprecision: no")
+    assert load_config(path).precision == "no"
 
 
 def test_bad_training_data_is_named(tmp_path: Path) -> None:
