@@ -169,18 +169,6 @@ class Recognizer:
             return []
         return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)
 
-    def read(self, batch: InkBatch, options: DecodeOptions | None = None) -> list[str]:
-        """LaTeX tokens of every ink in the batch, straight from the model."""
-        options = options or self.decode_options(Ask())
-        answers = read_inks(
-            self.checkpoint.model,
-            self.checkpoint.config,
-            batch,
-            options,
-            streams=len(self.tokenizer.vocabularies),
-        )
-        return [" ".join(self.tokenizer.decode(a.ids)) for a in answers]
-
     def decode_options(self, ask: Ask) -> DecodeOptions:
         """How to decode for one question."""
         length = self.checkpoint.config.length
