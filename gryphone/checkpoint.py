@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gryphone import __version__
 from gryphone.config import ModelConfig, build_model, from_dict
-from gryphone.errors import CheckpointError, GryphoneError
+from gryphone.errors import CheckpointError, GryphoneError, TokenError
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
 
@@ -157,15 +157,23 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
+def read_tokenizer(path: Path) -> Tokenizer:
+    """The vocabularies of a checkpoint directory."""
+    try:
+        return tokenizer_from_dict(read_description(path)["tokenizer"])
+    except (TokenError, KeyError) as error:
+        raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
+
+
 def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Checkpoint:
     """Rebuild a network, its tokenizer and its facts from a directory."""
     path = Path(path)
     description = read_description(path)
     try:
         config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")
-        tokenizer = tokenizer_from_dict(description["tokenizer"])
     except (GryphoneError, KeyError) as error:
         raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
+    tokenizer = read_tokenizer(path)
     model = build_model(config, tuple(len(v) for v in tokenizer.vocabularies))
     try:
         model.load_state_dict({k: v.float() for k, v in read_tensors(path).items()})

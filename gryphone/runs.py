@@ -28,11 +28,16 @@ class Run:
         states = sorted(self.folder.glob("state-*"))
         return states[-1] if states else None
 
-    def save_state(self, step: int, elapsed: float, tensors: Mapping[str, Tensor]) -> None:
-        """Write the state of a step, then drop the older ones."""
-        texts = {"state.json": json.dumps({"step": step, "elapsed": elapsed})}
+    def read_facts(self) -> dict[str, Any]:
+        """What was saved beside the last state's tensors; empty for a new run."""
+        state = self.newest_state()
+        return {} if state is None else json.loads((state / "state.json").read_text())
+
+    def save_state(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Write the state of a step (`facts` names it), then drop the older ones."""
+        texts = {"state.json": json.dumps(facts)}
         older = list(self.folder.glob("state-*"))
-        path = self.folder / f"state-{step:09d}"
+        path = self.folder / f"state-{facts['step']:09d}"
         write_directory(path, texts, {k: v.detach().cpu().contiguous() for k, v in tensors.items()})
         for other in older:
             if other != path:

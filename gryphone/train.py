@@ -8,7 +8,6 @@ for one process or many, and after a restart.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from pathlib import Path
@@ -19,13 +18,14 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gryphone.checkpoint import read_tensors, save_checkpoint
+from gryphone.checkpoint import read_tensors, read_tokenizer, save_checkpoint
 from gryphone.config import TrainConfig, build_model
 from gryphone.data.mixture import Report, load_sources, read_unseen
 from gryphone.errors import ConfigError, DataError
 from gryphone.model import GryphOne
 from gryphone.objective import seeded, training_loss
 from gryphone.runs import Run, optimizer_tensors, prefixed, restore_optimizer
+from gryphone.tokens import tokenizer_from_dict
 from gryphone.validate import evaluate_all
 from gryphone.warmstart import initialise
 
@@ -86,14 +86,20 @@ class Training:
         torch.backends.cuda.matmul.allow_tf32 = True
         self.run = Run(config)
         self.run.folder.mkdir(parents=True, exist_ok=True)
-        self.mixture, self.tokenizer, self.validation = load_sources(config, device, report)
+        facts = self.run.read_facts()
+        known = None if init is None else read_tokenizer(init)
+        if facts:
+            known = tokenizer_from_dict(facts["tokenizer"])
+        sources = load_sources(config, device, report, known)
+        self.mixture, self.tokenizer, self.validation = sources
         self.unseen = read_unseen(config)
         self.sizes = tuple(len(v) for v in self.tokenizer.vocabularies)
         torch.manual_seed(config.seed)
         model = build_model(config.model, self.sizes).to(device)
         self.ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))  # type: ignore[no-untyped-call]
         optimizer = make_optimizer(model, config, device)
-        self.step, self.before = 0, 0.0
+        self.step: int = facts.get("step", 0)
+        self.before: float = facts.get("elapsed", 0.0)
         self._start(model, optimizer, init)
         if config.compile and device.type == "cuda":
             model.compile_blocks()
@@ -111,8 +117,6 @@ class Training:
             model.load_state_dict(prefixed(tensors, "model."))
             self.ema.load_state_dict(prefixed(tensors, "ema."))
             restore_optimizer(optimizer, tensors)
-            saved = json.loads((state / "state.json").read_text())
-            self.step, self.before = saved["step"], saved["elapsed"]
             self.report(f"resuming {self.run.folder} at step {self.step}")
         elif init is not None or self.config.dino:
             initialise(model, self.config, self.tokenizer, init)  # type: ignore[arg-type]
@@ -194,7 +198,8 @@ class Training:
         tensors = {f"model.{k}": v for k, v in model.state_dict().items()}
         tensors |= {f"ema.{k}": v for k, v in self.ema.state_dict().items()}
         tensors |= optimizer_tensors(self.optimizer)
-        self.run.save_state(self.step, self.minutes(), tensors)
+        state = {"step": self.step, "elapsed": self.minutes()}
+        self.run.save_state(state | {"tokenizer": self.tokenizer.to_dict()}, tensors)
         facts = {
             "name": config.name,
             "convention": config.convention,

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gryphone.checkpoint import read_description, read_tensors
+from gryphone.checkpoint import read_tensors, read_tokenizer
 from gryphone.config import TrainConfig
 from gryphone.errors import CheckpointError
 from gryphone.model import GryphOne
-from gryphone.tokens import Tokenizer, tokenizer_from_dict
+from gryphone.tokens import Tokenizer
 
 
 def initialise(
@@ -21,8 +21,7 @@ def initialise(
     """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
     if init is not None:
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
-        known = tokenizer_from_dict(read_description(init)["tokenizer"])
-        tensors = carry_vocabulary(tensors, model.state_dict(), known, tokenizer)
+        tensors = carry_vocabulary(tensors, model.state_dict(), read_tokenizer(init), tokenizer)
         try:
             model.load_state_dict(tensors)
         except RuntimeError as error:

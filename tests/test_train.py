@@ -186,6 +186,14 @@ def test_fine_tuning_on_a_folder_grows_the_vocabulary(tmp_path: Path) -> None:
     )
     tuned = load_checkpoint(train(settings, init=first, **QUIET))
     assert r"\zeta" in tuned.tokenizer.vocabularies[0]
+    for before, after in zip(
+        load_checkpoint(first).tokenizer.vocabularies, tuned.tokenizer.vocabularies, strict=True
+    ):
+        assert after.tokens[: len(before)] == before.tokens  # what it knew, it still knows
+    train(replace(settings, steps=3), **QUIET)  # goes on without being told where it began
+    assert load_checkpoint(tmp_path / "runs" / "tuned" / "checkpoint").tokenizer == tuned.tokenizer
+    with pytest.raises(ConfigError, match="'sat' tokens, scheme is 'raw'"):
+        train(replace(settings, name="other", scheme="raw"), init=first, **QUIET)
     assert tuned.facts["training"]["samples"] == 16
 
 

@@ -76,9 +76,13 @@ def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
 
 
 def load_sources(
-    config: TrainConfig, device: torch.device, report: Report
+    config: TrainConfig, device: torch.device, report: Report, known: Tokenizer | None = None
 ) -> tuple[Mixture, Tokenizer, dict[str, InkStore]]:
-    """Training sources, the tokenizer (built from them unless one is named) and validation sets."""
+    """Training sources, the tokenizer and validation sets.
+
+    Unless the configuration names a tokenizer it is made of the sources' labels, on top of what
+    the weights to start from already know.
+    """
     inks: dict[int, Packed] = {
         i: choose(load_packed(Path(s.path), config.convention), s, report)
         for i, s in enumerate(config.sources)
@@ -91,7 +95,11 @@ def load_sources(
             raise ConfigError(f"cannot read tokenizer {config.tokenizer}: {error}") from error
     else:
         labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
-        tokenizer = build_tokenizer(config.scheme, labels)
+        if known is not None and known.scheme != config.scheme:
+            raise ConfigError(
+                f"the first weights have {known.scheme!r} tokens, scheme is {config.scheme!r}"
+            )
+        tokenizer = known.grow(labels) if known else build_tokenizer(config.scheme, labels)
     sources = [
         StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
         if s.kind == "ink"
