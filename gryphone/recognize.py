@@ -35,8 +35,13 @@ WEIGHTS = Path(__file__).parent / "weights"  # the default checkpoint, package d
 
 def look(batch: InkBatch, config: ModelConfig) -> Patches:
     """Draw inks and cut them into the patches that a model was made for."""
+    return cut(draw(batch, config.canvas), config)
+
+
+def cut(pixels: Pixels, config: ModelConfig) -> Patches:
+    """The patches of drawn inks."""
     canvas = config.canvas
-    return to_patches(draw(batch, canvas), canvas, slots=canvas.slots(), dense=config.keep_all)
+    return to_patches(pixels, canvas, slots=canvas.slots(), dense=config.keep_all)
 
 
 def choose(memory: Memory, samples: torch.Tensor) -> Memory:
@@ -201,9 +206,7 @@ class Looked:
         # Every point knows its stroke, so that strokes can be found again in the patches.
         batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1).to(_device(model))
         pixels = draw(batch, config.canvas)
-        patches = to_patches(
-            pixels, config.canvas, slots=config.canvas.slots(), dense=config.keep_all
-        )
+        patches = cut(pixels, config)
         return cls(recognizer, inks, pixels, patches, encode_patches(model, patches), began)
 
     def each(self) -> list[Encoded]:

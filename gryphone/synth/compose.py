@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gryphone.errors import DataError, TokenError
 from gryphone.ragged import ranges, select
+from gryphone.raster import InkBatch, bounds
 from gryphone.synth.glyphs import GlyphBank
 from gryphone.synth.hand import GlyphTensors, Hand, Slots
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
@@ -161,10 +162,7 @@ class Composer:
         hand = Hand(self.glyphs, self.class_boxes, slots, self.style, generator)
         points, pen, slot = hand.write()
         sample = owner[slot]
-        low = torch.full((len(index), 2), torch.inf, device=self.device)
-        low = low.scatter_reduce(0, sample[:, None].expand(-1, 2), points, "amin")
-        high = torch.full((len(index), 2), -torch.inf, device=self.device)
-        high = high.scatter_reduce(0, sample[:, None].expand(-1, 2), points, "amax")
+        low, high = bounds(InkBatch(points, pen, sample, slot, len(index)))
         longest = (high - low).amax(1).clamp_min(1e-6)
         return Composed(
             points=(points - low[sample]) / longest[sample, None],
