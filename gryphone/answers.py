@@ -22,7 +22,7 @@ from gryphone.confidence import (
 from gryphone.decoding import Constraint, Decoded, Watch
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask, Step
-from gryphone.result import Alternative, Box, Result, Symbol, write_latex
+from gryphone.result import Alternative, Box, Result, Symbol, spans, spell, write_latex
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
 
 if TYPE_CHECKING:
@@ -175,9 +175,11 @@ def _result(
     best = replace(best, distributions=tuple(hidden_distributions(best)))
     whole = float(calibrated(whole_features(seen, share), facts, "whole"))
     each = calibrated(symbol_features(seen), facts, "symbol")
-    boxes = _boxes(encoded, best.ids) if ask.boxes else [None] * len(best.ids)
-    tokens = recognizer.tokenizer.decode(best.ids)
+    strokes = _strokes(encoded, best.ids) if ask.boxes else [()] * len(best.ids)
     rows = recognizer.tokenizer.rows(best.ids)
+    tokens = recognizer.tokenizer.join(rows)
+    latex, starts = spell(tokens)
+    where = spans(tokens, starts, recognizer.tokenizer.places(rows))
     symbols = tuple(
         Symbol(
             i,
@@ -185,7 +187,9 @@ def _result(
             "".join(row[1:]),
             float(each[i]),
             _others(recognizer, best, i, ask.alternatives),
-            boxes[i],
+            _box(encoded, strokes[i]),
+            strokes[i],
+            where[i],
         )
         for i, row in enumerate(rows)
     )
@@ -195,7 +199,7 @@ def _result(
     if whole < 0.1:
         warnings.append("this may be no formula, or one that the model cannot read")
     return Result(
-        latex=write_latex(tokens),
+        latex=latex,
         tokens=tuple(tokens),
         confidence=whole,
         symbols=symbols,
@@ -266,13 +270,12 @@ def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
     return out
 
 
-def _boxes(encoded: Encoded, ids: np.ndarray) -> list[Box | None]:
-    """Where each token's ink is, in the coordinates of the input."""
+def _strokes(encoded: Encoded, ids: np.ndarray) -> list[tuple[int, ...]]:
+    """The strokes of the input that became each token."""
     looked, ink = encoded.looked, encoded.ink
     model, canvas = looked.recognizer.checkpoint.model, looked.recognizer.checkpoint.config.canvas
-    boxes: list[Box | None] = [None] * len(ids)
     if looked.recognizer.checkpoint.config.dense or not len(ids):
-        return boxes
+        return [()] * len(ids)
     names = [row[0] for row in looked.recognizer.tokenizer.rows(ids)]
     inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
     writes = ~torch.tensor(inkless)
@@ -286,10 +289,13 @@ def _boxes(encoded: Encoded, ids: np.ndarray) -> list[Box | None]:
         looked.pixels, looked.patches, canvas, encoded.index, numbers
     )
     owners = np.array(locate.assign(score[: len(ids)].cpu(), strokes, writes))
-    for token in range(len(ids)):
-        points = [ink.strokes[s] for s in np.flatnonzero(owners == token)]
-        if points:
-            both = np.concatenate(points)
-            (left, top), (right, bottom) = both.min(0), both.max(0)
-            boxes[token] = (float(left), float(top), float(right), float(bottom))
-    return boxes
+    return [tuple(np.flatnonzero(owners == token).tolist()) for token in range(len(ids))]
+
+
+def _box(encoded: Encoded, strokes: Sequence[int]) -> Box | None:
+    """Around these strokes, in the coordinates of the input."""
+    if not strokes:
+        return None
+    points = np.concatenate([encoded.ink.strokes[s] for s in strokes])
+    (left, top), (right, bottom) = points.min(0), points.max(0)
+    return float(left), float(top), float(right), float(bottom)

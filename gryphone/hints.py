@@ -92,6 +92,10 @@ def keep_rows(
     wrong = sorted(p for p in wanted if not 0 <= p < len(ids))
     if wrong:
         raise ConfigError(f"remask: position {wrong[0]} is outside the answer's 0..{len(ids) - 1}")
+    if len(ids) > len(shown) - 1:
+        raise ConfigError(
+            f"given: {len(ids)} symbols, the canvas holds {len(shown) - 1}; give less"
+        )
     for place, row in enumerate(ids):
         if place in wanted:
             options[0][place, PAD_ID] = False

@@ -22,6 +22,8 @@ class Symbol:
     confidence: float
     alternatives: tuple[tuple[str, float], ...]  # other symbols with their probabilities
     box: Box | None
+    strokes: tuple[int, ...] = ()  # the strokes of the ink that were read as this symbol
+    span: tuple[int, int] = (0, 0)  # [start, end) of its own glyph in the answer's `latex`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -32,6 +34,8 @@ class Symbol:
             "confidence": round(self.confidence, 4),
             "alternatives": [[name, round(p, 4)] for name, p in self.alternatives],
             "box": None if self.box is None else [round(x, 2) for x in self.box],
+            "strokes": list(self.strokes),
+            "span": list(self.span),
         }
 
 
@@ -98,10 +102,30 @@ class Result:
 
 def write_latex(tokens: Sequence[str]) -> str:
     """Tokens as LaTeX, with a space only where a command would swallow the next letter."""
-    out = ""
+    return spell(tokens)[0]
+
+
+def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:
+    """Tokens as LaTeX, and the offset in it at which each token starts."""
+    out, starts = "", []
     for token in tokens:
         command = out.rpartition("\\")[2]
         # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
         named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
-        out += " " + token if named and token[:1].isalpha() else token
+        out += " " if named and token[:1].isalpha() else ""
+        starts.append(len(out))
+        out += token
+    return out, starts
+
+
+def spans(
+    tokens: Sequence[str], starts: Sequence[int], places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """[start, end) in `spell(tokens)` of what stands at each place, [first, end) tokens."""
+    ends = [start + len(token) for start, token in zip(starts, tokens, strict=True)]
+    last = ends[-1] if ends else 0
+    out = []
+    for first, end in places:
+        start = starts[first] if first < len(starts) else last
+        out.append((start, ends[end - 1] if end > first else start))
     return out

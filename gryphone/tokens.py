@@ -56,14 +56,20 @@ def sat_join(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """The tokens that `sat_split` took apart."""
     tokens: list[str] = []
     for symbol, modifier in pairs:
-        opening = 0
-        while opening < len(modifier) and modifier[opening] in _PREFIX:
-            opening += 1
+        opening = _openers(modifier)
         tokens += modifier[:opening]
         if symbol != EMPTY:
             tokens.append(symbol)
         tokens += modifier[opening:]
     return tokens
+
+
+def _openers(modifier: str) -> int:
+    """How many marks of a modifier stand before the symbol."""
+    opening = 0
+    while opening < len(modifier) and modifier[opening] in _PREFIX:
+        opening += 1
+    return opening
 
 
 def _root_index_marks(tokens: Sequence[str]) -> set[int]:
@@ -161,6 +167,11 @@ class Tokenizer:
         """The label tokens of such rows."""
         raise NotImplementedError
 
+    @classmethod
+    def places(cls, rows: Iterable[tuple[str, ...]]) -> list[tuple[int, int]]:
+        """Where each row's own symbol stands in `join(rows)`: [first, end) token, or nowhere."""
+        raise NotImplementedError
+
     def encode(self, tokens: Sequence[str]) -> Ids:
         """Ids of shape (L, S), without padding; an unknown token raises a TokenError."""
         rows = [
@@ -213,9 +224,22 @@ class SatTokenizer(Tokenizer):
 
     @classmethod
     def join(cls, rows: Iterable[tuple[str, ...]]) -> list[str]:
-        # A modifier that is not decided yet has nothing to show.
-        hidden = (PAD, MASK)
-        return sat_join((s, "" if modifier in hidden else modifier) for s, modifier in rows)
+        return sat_join((s, _decided(modifier)) for s, modifier in rows)
+
+    @classmethod
+    def places(cls, rows: Iterable[tuple[str, ...]]) -> list[tuple[int, int]]:
+        found, at = [], 0
+        for symbol, modifier in rows:
+            marks, own = _decided(modifier), int(symbol != EMPTY)
+            first = at + _openers(marks)
+            found.append((first, first + own))
+            at += len(marks) + own
+        return found
+
+
+def _decided(modifier: str) -> str:
+    """A modifier that is not decided yet has nothing to show."""
+    return "" if modifier in (PAD, MASK) else modifier
 
 
 class RawTokenizer(Tokenizer):
@@ -231,6 +255,10 @@ class RawTokenizer(Tokenizer):
     @classmethod
     def join(cls, rows: Iterable[tuple[str, ...]]) -> list[str]:
         return [token for (token,) in rows]
+
+    @classmethod
+    def places(cls, rows: Iterable[tuple[str, ...]]) -> list[tuple[int, int]]:
+        return [(at, at + 1) for at, _ in enumerate(rows)]
 
 
 SCHEMES: Mapping[str, type[Tokenizer]] = {"sat": SatTokenizer, "raw": RawTokenizer}

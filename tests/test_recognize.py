@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,8 @@ from gryphone.ink import to_inkml, to_strokes
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask
 from gryphone.recognize import Recognizer, load
-from gryphone.result import write_latex
+from gryphone.result import spans, spell, write_latex
+from gryphone.tokens import EMPTY, SatTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -223,3 +224,47 @@ def test_ask_defaults() -> None:
         3,
     )
     assert (Ask().decodes, Ask(n_best=3).decodes, Ask(n_best=9).decodes) == (1, 5, 9)
+
+
+def test_spans_name_each_symbol_in_the_latex(recognizer: Recognizer) -> None:
+    for ink in (power(), fraction(), row("x+1=2")):
+        result = recognizer.recognize(ink)
+        for symbol in result.symbols:
+            start, end = symbol.span
+            written = "" if symbol.symbol == EMPTY else symbol.symbol
+            assert result.latex[start:end] == written
+
+
+def test_spans_of_scripts_spaces_brackets_and_empty_groups() -> None:
+    pairs = [("\\alpha", ""), ("x", ""), ("]", "_{}"), (EMPTY, "^{}"), ("2", "{}")]
+    tokens = SatTokenizer.join(pairs)
+    latex, starts = spell(tokens)
+    assert latex == r"\alpha x_{]}^{}{2}"
+    found = spans(tokens, starts, SatTokenizer.places(pairs))
+    assert [latex[a:b] for a, b in found] == ["\\alpha", "x", "]", "", "2"]
+    assert found[3] == (14, 14)
+    # An empty symbol at the very end stands behind everything.
+    assert spans(["x", "^"], [0, 1], SatTokenizer.places([("x", ""), (EMPTY, "^")])) == [
+        (0, 1),
+        (2, 2),
+    ]
+
+
+def test_strokes_of_symbols_are_shared_out_and_fill_the_boxes(recognizer: Recognizer) -> None:
+    ink = row("x+1=2")
+    result = recognizer.recognize(ink)
+    owned = sorted(n for symbol in result.symbols for n in symbol.strokes)
+    assert owned == list(range(len(ink.strokes)))
+    for symbol in result.symbols:
+        assert (symbol.box is None) == (not symbol.strokes)
+        if symbol.box is not None:
+            points = np.concatenate([ink.strokes[n] for n in symbol.strokes])
+            assert symbol.box == (*points.min(0), *points.max(0))
+    plain = recognizer.recognize(ink, boxes=False)
+    assert all(s.strokes == () and s.box is None for s in plain.symbols)
+
+
+def test_a_given_answer_must_fit_the_canvas(encoded) -> None:
+    given = replace(encoded.decode(), ids=np.full((40, 2), 3))
+    with pytest.raises(ConfigError, match="40 symbols, the canvas holds 39"):
+        encoded.decode(given=given)
