@@ -98,8 +98,10 @@ class SourceConfig:
 
     path: str
     weight: float = 1.0
+    finish: float | None = None  # the share in the run's last part (TrainConfig.finish)
     kind: str = "ink"  # "ink": a packed store or data set; "synth": layouts written by the hand
     glyphs: str = ""  # synth: the glyph bank
+    style: Mapping[str, float] = field(default_factory=dict)  # synth: other values of its Style
     contradicting: bool = True  # ink: keep samples whose segmentation contradicts their label
     without: tuple[str, ...] = ()  # ink: leave out samples whose label has one of these tokens
 
@@ -108,6 +110,8 @@ class SourceConfig:
             raise ConfigError(f"source kind {self.kind!r} is unknown; use 'ink' or 'synth'")
         if self.kind == "synth" and not self.glyphs:
             raise ConfigError(f"source {self.path} of kind 'synth' needs 'glyphs', a glyph bank")
+        if self.weight < 0 or (self.finish is not None and self.finish < 0):
+            raise ConfigError(f"source {self.path} has a negative share; use 0 to leave it out")
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ class TrainConfig:
     shards: int = 1  # micro-batches per step, shared out among the processes
     steps: int = 1_000_000
     minutes: float = 1e9
+    finish: float = 0.0  # the last part of the run, in which sources have their `finish` shares
     lr: float = 1e-3
     min_lr: float = 0.01  # the cosine's end, as a share of lr
     warmup_steps: int = 300
@@ -152,6 +157,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if not self.sources:
             raise ConfigError("sources is empty; name at least one data set to train on")
+        if not 0 <= self.finish <= 1:
+            raise ConfigError(f"finish is {self.finish}; it is a share of the run, from 0 to 1")
         for name in ("batch", "shards", "steps", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")

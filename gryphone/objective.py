@@ -50,7 +50,7 @@ def training_loss(
     ink, area, room = batch.ink, None, 1.0
     if strength is not None:
         ink = augment(ink, strength, generator)
-        if canvas.kind == "area":
+        if canvas.kind != "square":
             area, room = strength.area_factor(ink.size, generator), strength.max_area_factor
     pixels = draw(ink, canvas, area)
     if strength is not None and strength.thick:

@@ -143,7 +143,7 @@ class Training:
         total = torch.zeros((), device=accelerator.device)
         for shard in shards:
             generator = seeded(config.seed, self.step, shard, accelerator.device)
-            batch = self.mixture.sample(generator)
+            batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
             loss, self.parts = training_loss(self.model, config, batch, self.sizes, generator)
             accelerator.backward(loss / len(shards))
             total += loss.detach() / len(shards)

@@ -12,9 +12,9 @@ from inkmaker import fraction, power, row
 from paper import Page, draw_page
 from PIL import Image
 
-from gryphone.data.images import pack_images, read_boxes
-from gryphone.data.packed import read_packed
-from gryphone.data.samples import read_dataset
+from gryphone.data.images import photographed, read_boxes, traced
+from gryphone.data.packed import read_packed, write_packed
+from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo import read_image
@@ -287,7 +287,8 @@ def test_pack_images(tmp_path: Path) -> None:
         low, high = points.min(0) * scale + 48, points.max(0) * scale + 52
         symbols.append([glyph.label, *low.tolist(), *high.tolist()])
     (tmp_path / "boxes.jsonl").write_text(json.dumps({"id": "a", "symbols": symbols}) + "\n")
-    report = pack_images(folder, tmp_path / "out.parquet", tmp_path / "boxes.jsonl")
+    boxes = read_boxes(tmp_path / "boxes.jsonl")
+    report = write_packed(traced(read_dataset(folder), boxes), tmp_path / "out.parquet")
     assert (report.read, report.packed, report.agreement) == (2, 1, {"same": 1})
     assert "blank" in report.unreadable[0][1]
     packed = read_packed(tmp_path / "out.parquet")
@@ -295,6 +296,20 @@ def test_pack_images(tmp_path: Path) -> None:
     assert packed.glyph_labels == ["x", "+", "1", "=", "2"]
     assert (packed.glyph >= 0).all()
     assert packed.glyph_positions.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_photographed_ink_keeps_its_symbols() -> None:
+    ink = row("x+1=2", id="a")
+    sample = Sample("a", "made", "x+1=2", ink=ink)
+    for seed in range(4):
+        (seen,) = photographed([sample], seed)
+        assert isinstance(seen, Sample) and seen.ink is not None
+        assert [g.label for g in seen.ink.glyphs] == ["x", "+", "1", "=", "2"]
+        assert seen.label == "x+1=2" and seen.ink != ink
+    (again,) = photographed([sample], 3)
+    assert isinstance(again, Sample) and again.ink == seen.ink
+    lost = Unreadable("b", "broken")
+    assert list(photographed([lost], 0)) == [lost]
 
 
 def test_boxes_say_where_they_are_wrong(tmp_path: Path) -> None:

@@ -214,7 +214,11 @@ def test_excluded_samples_are_counted(tmp_path: Path) -> None:
 
 def test_mixture_shares_add_up() -> None:
     mixture = Mixture.of([None, None, None], [1.0, 1.0, 5.0], 32)  # type: ignore[list-item]
-    assert mixture.counts == (4, 4, 24)
+    assert mixture.counts == mixture.finish == (4, 4, 24)
+    mixture = Mixture.of([None, None], [1.0, 0.0], 32, [1.0, 3.0])  # type: ignore[list-item]
+    assert (mixture.counts, mixture.finish) == ((32, 0), (8, 24))
+    with pytest.raises(ConfigError, match="weight 0"):
+        Mixture.of([None], [0.0], 32)  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.name)

@@ -40,18 +40,30 @@ def pack(
     keep_broken: Annotated[
         bool, typer.Option(help="Keep inks whose label cannot be normalised (for test sets).")
     ] = False,
+    boxes: Annotated[
+        Path | None, typer.Option(help="Symbol boxes of images (.jsonl or .jsonl.xz).")
+    ] = None,
+    photograph: Annotated[
+        int | None,
+        typer.Option(help="Draw inks on paper and trace them again; the number is a seed."),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that photograph.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Pack inks and labels into one small file that loads in a moment."""
+    """Pack inks (images are traced) and labels into one small file that loads in a moment."""
     import time
 
+    from gryphone.data.images import photographed, read_boxes, traced
     from gryphone.data.packed import write_packed
     from gryphone.data.samples import read_dataset
 
     began = time.perf_counter()
+    samples = traced(read_dataset(*paths), read_boxes(boxes) if boxes else {})
+    if photograph is not None:
+        samples = photographed(samples, photograph, workers)
     with _progress("packing") as progress:
         report = write_packed(
-            read_dataset(*paths),
+            samples,
             out,
             convention=convention,
             keep_broken=keep_broken,

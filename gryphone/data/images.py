@@ -1,16 +1,18 @@
 """Image data sets as ink: every photo traced, its symbols found by their labelled boxes."""
 
+from __future__ import annotations
+
 import json
 import lzma
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import multiprocessing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.packing import PackReport, write_packed
-from gryphone.data.samples import Sample, Samples, Unreadable, read_dataset
+from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Glyph, Ink
 from gryphone.photo import read_image
@@ -20,23 +22,6 @@ Box = tuple[str, float, float, float, float]  # label, left, top, right, bottom
 INSIDE = 0.85  # share of a stroke's length that must lie in a box to be part of its symbol
 SLACK = 3.0  # pixels a box is enlarged by: boxes hug the ink, and thinning moves it a little
 SPELLINGS = {"COMMA": ",", r"\lt": "<", r"\gt": ">"}
-
-
-def pack_images(
-    paths: Path | Sequence[Path],
-    out: Path,
-    boxes: Path | None = None,
-    *,
-    convention: str = "crohme",
-    keep_broken: bool = False,
-    progress: Callable[[int], None] = lambda done: None,
-) -> PackReport:
-    """Trace a labelled image data set and pack it like ink; parts of one set are given together."""
-    parts = [paths] if isinstance(paths, Path) else list(paths)
-    samples = traced(read_dataset(*parts), read_boxes(boxes) if boxes else {})
-    return write_packed(
-        samples, out, convention=convention, keep_broken=keep_broken, progress=progress
-    )
 
 
 def read_boxes(path: Path) -> dict[str, list[Box]]:
@@ -77,6 +62,48 @@ def traced(samples: Iterable[Sample | Unreadable], boxes: Mapping[str, list[Box]
             continue
         ink = replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes.get(sample.id, []))))
         yield replace(sample, ink=ink, image=None)
+
+
+def photographed(samples: Iterable[Sample | Unreadable], seed: int, workers: int = 1) -> Samples:
+    """The same inks as tracing would find them in a picture: drawn with a pen on some paper.
+
+    Half of the pages are clean scans, half are photographs; an ink that is lost in its picture
+    becomes Unreadable.
+    """
+    jobs = ((sample, (seed, number)) for number, sample in enumerate(samples))
+    if workers == 1:
+        yield from map(_photograph, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(_photograph, jobs, chunksize=16)
+
+
+def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Unreadable:
+    from gryphone.synth.paper import Paper, place, random_paper, render
+
+    sample, seed = job
+    if isinstance(sample, Unreadable) or sample.ink is None:
+        return sample
+    generator = np.random.default_rng(seed)
+    paper = random_paper(generator)
+    # Scanned pages are often small. The boxes below know of no tilt.
+    paper = replace(paper, symbol=paper.symbol * generator.uniform(0.6, 1.0), tilt=0.0)
+    if generator.random() < 0.5:
+        paper = Paper(
+            symbol=paper.symbol, thickness=paper.thickness, pressure=paper.pressure, blur=0.5
+        )
+    placed, _ = place(sample.ink.strokes, paper)
+    boxes: list[Box] = []
+    for glyph in sample.ink.glyphs:
+        points = np.concatenate([placed[i] for i in glyph.strokes])
+        (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
+        boxes.append((glyph.label, left, top, right, bottom))
+    try:
+        ink = read_image(render(sample.ink.strokes, paper, generator), name=sample.id)
+    except InkError as error:
+        return Unreadable(sample.id, str(error))
+    ink = replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes)))
+    return replace(sample, ink=ink)
 
 
 def _glyphs(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:

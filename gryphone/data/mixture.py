@@ -45,22 +45,37 @@ class StoreSource:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Several sources in fixed shares of every batch."""
+    """Several sources in fixed shares of every batch, others in the run's last part."""
 
     sources: tuple[Source, ...]
     counts: tuple[int, ...]
+    finish: tuple[int, ...]
 
     @classmethod
-    def of(cls, sources: list[Source], weights: list[float], batch: int) -> Mixture:
-        """Shares proportional to the weights; rounding goes to the heaviest source."""
-        counts = [int(batch * w / sum(weights)) for w in weights]
-        counts[weights.index(max(weights))] += batch - sum(counts)
-        return cls(tuple(sources), tuple(counts))
+    def of(
+        cls,
+        sources: list[Source],
+        weights: list[float],
+        batch: int,
+        finish: list[float] | None = None,
+    ) -> Mixture:
+        """Shares proportional to the weights."""
+        last = weights if finish is None else finish
+        return cls(tuple(sources), shares(weights, batch), shares(last, batch))
 
-    def sample(self, generator: torch.Generator) -> TrainingBatch:
+    def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
         """One micro-batch."""
-        pairs = zip(self.sources, self.counts, strict=True)
+        pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
         return concatenate([s.sample(n, generator) for s, n in pairs if n])
+
+
+def shares(weights: list[float], batch: int) -> tuple[int, ...]:
+    """`batch` shared out in proportion to the weights; rounding goes to the heaviest."""
+    if not sum(weights):
+        raise ConfigError("all sources have the weight 0; give one of them a share")
+    counts = [int(batch * w / sum(weights)) for w in weights]
+    counts[weights.index(max(weights))] += batch - sum(counts)
+    return tuple(counts)
 
 
 def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
@@ -106,21 +121,24 @@ def load_sources(
         else synth_source(s, tokenizer, device)
         for i, s in enumerate(config.sources)
     ]
-    weights = [s.weight for s in config.sources]
     validation = {}
     for name, path in config.validation.items():
         packed = load_packed(Path(path), config.convention)
         validation[name] = InkStore.of(
             packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
         )
-    return Mixture.of(sources, weights, config.batch), tokenizer, validation
+    weights = [s.weight for s in config.sources]
+    finish = [s.weight if s.finish is None else s.finish for s in config.sources]
+    return Mixture.of(sources, weights, config.batch, finish), tokenizer, validation
 
 
 def synth_source(config: SourceConfig, tokenizer: Tokenizer, device: torch.device) -> Source:
     """A composer of synthetic ink."""
     from gryphone.synth.source import SynthSource
 
-    return SynthSource.load(Path(config.path), Path(config.glyphs), tokenizer, device)
+    return SynthSource.load(
+        Path(config.path), Path(config.glyphs), tokenizer, device, config.style
+    )
 
 
 def read_unseen(config: TrainConfig) -> dict[str, set[str]]:

@@ -36,6 +36,7 @@ from gryphone.synth.texlayout import Report, class_boxes, typeset
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split, tokenizer_from_dict
 
 TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet")
+LAID_OUT = ("train.parquet", "offhme.parquet")  # whose layouts are taken over
 VALIDATION = ("valid-2013", "valid-2023", "test-2014")
 AMBIGUOUS = frozenset(["\\|"])  # written as two bars, see gryphone.synth.formulas.as_written
 
@@ -215,7 +216,8 @@ def build(
         progress(f"{len(bank)} glyphs in {len(bank.classes)} classes")
         protected = protected_of(data)
         sets = [read_packed(path) for path in map(packed.joinpath, TRAINING)]
-        real, boxes = make_real_layouts(sets[0], bank, protected, report)
+        written = read_packed([packed / name for name in LAID_OUT])
+        real, boxes = make_real_layouts(written, bank, protected, report)
         real.save(place / "layouts-real.npz")
         progress(f"{len(real)} real layouts")
         labels = [label.split() for one in sets for label in one.labels]
@@ -226,9 +228,9 @@ def build(
         extra = mathwriting_labels(data)
         tokenizer = make_tokenizer(labels, extra, formulas, min_count=min_count, base=base)
         chosen = _formulas(formulas, sets[0], tokenizer, count, report)
-        written = [label.split() for label in sets[0].labels]
         common = symbols & set(tokenizer.vocabularies[0].tokens) - AMBIGUOUS
-        made = grammar_formulas(written, common, protected, grammar)
+        crohme = [label.split() for label in sets[0].labels]
+        made = grammar_formulas(crohme, common, protected, grammar)
         tokenizer = tokenizer.grow(made, min_count)
         save_tokenizer(tokenizer, place / "tokenizer.json")
         chosen += [t for t in made if _known(t, tokenizer)]

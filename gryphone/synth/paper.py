@@ -67,7 +67,7 @@ def render(
     """A grey picture of ink on that paper."""
     from PIL import Image
 
-    placed, size = _place(strokes, paper)
+    placed, size = place(strokes, paper)
     cover = _draw(placed, size, paper, generator)  # (H, W), 0 paper to 1 ink
     page = _page(size, paper, generator)
     picture = page * (1 - cover * paper.ink)
@@ -83,7 +83,7 @@ def render(
     return Image.fromarray((np.clip(picture, 0, 1) * 255).round().astype(np.uint8))
 
 
-def _place(
+def place(
     strokes: Sequence[NDArray[np.floating]], paper: Paper
 ) -> tuple[list[Floats], tuple[int, int]]:
     """Strokes in pixels, and height and width of the page."""

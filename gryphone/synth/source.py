@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import torch
 
 from gryphone.data.store import TrainingBatch
+from gryphone.errors import ConfigError
 from gryphone.raster import InkBatch
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyphs import load_bank
@@ -26,11 +28,21 @@ class SynthSource:
 
     @classmethod
     def load(
-        cls, layouts: Path, glyphs: Path, tokenizer: Tokenizer, device: torch.device
+        cls,
+        layouts: Path,
+        glyphs: Path,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        changes: Mapping[str, float] | None = None,
     ) -> SynthSource:
         """A source of the layouts in one file; where they came from decides the style."""
         packed = load_layouts(layouts)
-        style = STYLES[packed.origin]
+        try:
+            style = replace(STYLES[packed.origin], **(changes or {}))
+        except TypeError:
+            known = {f.name for f in fields(Style)}
+            wrong = sorted(set(changes or {}) - known)[0]
+            raise ConfigError(f"style {wrong!r} is unknown; see gryphone/synth/style.py") from None
         return cls(Composer(load_bank(glyphs), packed, tokenizer, style=style, device=device))
 
     def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:

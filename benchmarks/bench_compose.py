@@ -1,0 +1,62 @@
+"""How fast synthetic ink is composed, beside the raster it feeds: needs packed/ (`synth build`)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from gryphone.config import PRESETS
+from gryphone.raster import draw, to_patches
+from gryphone.synth.source import SynthSource
+from gryphone.tokens import tokenizer_from_dict
+
+
+def rate(work: Callable[[], object], count: int, seconds: float, device: torch.device) -> float:
+    """Samples per second of `work`, which makes `count` of them, once it is warm."""
+    for _ in range(3):
+        work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        work()
+        done += count
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+    return done / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--packed", type=Path, default=Path("packed"))
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = tokenizer_from_dict(json.loads((options.packed / "tokenizer.json").read_text()))
+    canvas = PRESETS["ink"].canvas
+    generator = torch.Generator(device).manual_seed(0)
+    for name in ("layouts-real", "layouts-tex"):
+        source = SynthSource.load(
+            options.packed / f"{name}.npz", options.packed / "glyphs.npz", tokenizer, device
+        )
+        batch = source.sample(options.batch, generator)
+        facts = (options.batch, options.seconds, device)
+        composed = rate(lambda s=source: s.sample(options.batch, generator), *facts)
+        drawn = rate(
+            lambda b=batch: to_patches(draw(b.ink, canvas), canvas, slots=canvas.slots()), *facts
+        )
+        tokens = float(batch.lengths.float().mean())
+        print(
+            f"{name}: {composed:,.0f} inks/s composed, {drawn:,.0f} drawn; {device}, "
+            f"batch {options.batch}, {tokens:.1f} tokens a formula"
+        )
+
+
+if __name__ == "__main__":
+    main()
