@@ -136,9 +136,7 @@ def synth_source(config: SourceConfig, tokenizer: Tokenizer, device: torch.devic
     """A composer of synthetic ink."""
     from gryphone.synth.source import SynthSource
 
-    return SynthSource.load(
-        Path(config.path), Path(config.glyphs), tokenizer, device, config.style
-    )
+    return SynthSource.load(Path(config.path), Path(config.glyphs), tokenizer, device, config.style)
 
 
 def read_unseen(config: TrainConfig) -> dict[str, set[str]]:
