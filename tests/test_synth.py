@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gryphone.data.packed import Packed
-from gryphone.errors import DataError
+from gryphone.errors import ConfigError, DataError
 from gryphone.synth.compose import Composer
 from gryphone.synth.dvi import FontMetrics, read_dvi
 from gryphone.synth.formulas import (
@@ -455,6 +455,11 @@ def test_source_makes_training_batches(tmp_path: Path) -> None:
     assert len(batch.tokens) == int(batch.lengths.sum()) == len(batch.glyph_tokens)
     assert torch.equal(batch.tokens, batch.glyph_tokens)  # every token here has one glyph
     assert batch.ink.sample.unique().tolist() == list(range(16))
+    files = (tmp_path / "l.npz", tmp_path / "g.npz", tokenizer, device)
+    calm = SynthSource.load(*files, {"slant": 0.0}).composer.style
+    assert calm == replace(REAL, slant=0.0)
+    with pytest.raises(ConfigError, match="'slope' is unknown"):
+        SynthSource.load(*files, {"slope": 0.0})
 
 
 def test_layouts_of_another_bank_are_refused() -> None:
