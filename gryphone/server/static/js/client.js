@@ -1,0 +1,105 @@
+// The server: recognition as a stream of events, and errors as one clear line.
+
+const KEY = "gryphone.key";
+
+export class ServerError extends Error {
+  constructor(message, { status = 0, code = "", retryAfter = null } = {}) {
+    super(message);
+    Object.assign(this, { status, code, retryAfter });
+  }
+
+  /** Whether asking again later may help by itself. */
+  get passing() {
+    return [0, 429, 502, 503].includes(this.status);
+  }
+}
+
+export const apiKey = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (key) => sessionStorage.setItem(KEY, key),
+};
+
+function headers() {
+  const key = apiKey.get();
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+async function request(path, init = {}) {
+  let response;
+  try {
+    response = await fetch(path, { ...init, headers: { ...headers(), ...init.headers } });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError("The server cannot be reached. Your ink is kept.", { code: "offline" });
+  }
+  if (response.ok) return response;
+  throw await failure(response);
+}
+
+async function failure(response) {
+  const { error } = await response.json().catch(() => ({}));
+  const retryAfter = Number(response.headers.get("Retry-After")) || null;
+  const message = error?.message ?? `The server answered ${response.status} ${response.statusText}.`;
+  return new ServerError(message, { status: response.status, code: error?.code, retryAfter });
+}
+
+export async function model() {
+  return (await request("v1/model")).json();
+}
+
+/** Ask to read something; yields { event: "step" | "result", data }. */
+export async function* recognize({ strokes, inkml, file, options }, signal) {
+  let init;
+  if (file) {
+    const body = new FormData();
+    body.append("file", file, file.name || "photo");
+    body.append("options", JSON.stringify(options));
+    init = { body };
+  } else {
+    const body = JSON.stringify(inkml === undefined ? { strokes, options } : { inkml, options });
+    init = { body, headers: { "Content-Type": "application/json" } };
+  }
+  const response = await request("v1/recognize/stream", { method: "POST", signal, ...init });
+  let done = false;
+  for await (const { event, data } of events(response.body)) {
+    if (event === "error") throw new ServerError(data.error.message, { status: 500, ...data.error });
+    done ||= event === "result";
+    yield { event, data };
+  }
+  if (!done) {
+    throw new ServerError("The server stopped before it had finished. Your ink is kept.");
+  }
+}
+
+/** Server-sent events of a response's body. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const found = parseEvent(block);
+        if (found) yield found;
+      }
+    }
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError("The connection to the server was lost. Your ink is kept.");
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function parseEvent(block) {
+  let event = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event:")) event = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
+  }
+  return data.length ? { event, data: JSON.parse(data.join("\n")) } : null;
+}

@@ -1,0 +1,113 @@
+// Files in and out: photos and InkML opened, dropped or pasted; PNG and InkML downloaded.
+
+import { bounds } from "./drawing.js";
+import { drawPicture } from "./pen.js";
+
+const LARGEST_SIDE = 2600; // larger photos are made smaller before they are sent
+
+/** A photo ready to show and send; its pixels are those the server sees. */
+export async function readPhoto(file) {
+  let image;
+  try {
+    image = await createImageBitmap(file, { imageOrientation: "from-image" });
+  } catch {
+    throw new Error(`${file.name || "The picture"} cannot be read: it is no picture this browser knows.`);
+  }
+  const shrink = LARGEST_SIDE / Math.max(image.width, image.height);
+  if (shrink < 1) {
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.round(image.width * shrink);
+    canvas.height = Math.round(image.height * shrink);
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+    return photo(await createImageBitmap(blob), new File([blob], file.name, { type: "image/jpeg" }));
+  }
+  return photo(image, file);
+}
+
+const photo = (image, file) => ({ image, file, width: image.width, height: image.height, traced: null });
+
+/** "photo", "inkml", or null for what the page cannot open. */
+export function kindOf(file) {
+  if (/\.(inkml|xml)$/i.test(file.name) || /inkml|xml/.test(file.type)) return "inkml";
+  if (file.type.startsWith("image/") || /\.(png|jpe?g|webp|bmp|tiff?)$/i.test(file.name)) return "photo";
+  return null;
+}
+
+/** Files and ink text that are dropped or pasted anywhere on the page. */
+export function acceptDrops(onFile, onText, zone) {
+  let depth = 0;
+  const show = (change) => {
+    depth = Math.max(0, depth + change);
+    zone.hidden = depth === 0;
+  };
+  addEventListener("dragenter", (event) => {
+    if ([...event.dataTransfer.types].includes("Files")) show(1);
+  });
+  addEventListener("dragleave", () => show(-1));
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    show(-depth);
+    const [file] = event.dataTransfer.files;
+    if (file) onFile(file);
+  });
+  addEventListener("paste", (event) => {
+    if (event.target.closest?.("input, textarea")) return;
+    const [file] = event.clipboardData.files;
+    const text = event.clipboardData.getData("text/plain").trim();
+    if (file) onFile(file);
+    else if (/^(<\?xml[^>]*>\s*)?<ink\b/.test(text)) onText(text);
+  });
+}
+
+export function toInkml(strokes, latex) {
+  const timed = strokes.every(({ points }) => points.every((point) => point.length > 2));
+  const channels = timed ? ["X", "Y", "T"] : ["X", "Y"];
+  const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  return [
+    '<ink xmlns="http://www.w3.org/2003/InkML">',
+    "  <traceFormat>",
+    ...channels.map((name) => `    <channel name="${name}" type="decimal"/>`),
+    "  </traceFormat>",
+    ...(latex ? [`  <annotation type="truth">$${escape(latex)}$</annotation>`] : []),
+    ...strokes.map(({ points }, i) => {
+      const trace = points.map((point) => point.slice(0, channels.length).join(" ")).join(", ");
+      return `  <trace id="${i}">${trace}</trace>`;
+    }),
+    "</ink>",
+    "",
+  ].join("\n");
+}
+
+export function downloadInkml(strokes, latex) {
+  download(new Blob([toInkml(strokes, latex)], { type: "application/inkml+xml" }), "formula.inkml");
+}
+
+export function downloadPng(strokes, pen) {
+  drawPicture(strokes, bounds(strokes), pen).toBlob((blob) => download(blob, "formula.png"), "image/png");
+}
+
+function download(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Text to the clipboard, also where the page is not served over https. */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "sr";
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) throw new Error("This browser did not allow copying.");
+  }
+}

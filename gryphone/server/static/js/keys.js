@@ -1,0 +1,78 @@
+// Keyboard shortcuts: one table runs them and fills the help.
+
+import { $, h } from "./dom.js";
+
+const LETTERS = "gryphone.letters";
+const MAC = /mac|iphone|ipad/i.test(navigator.platform);
+
+/** `groups`: [[title, [[keys, what, run], ...]], ...]; keys such as "mod+z", "e", "ArrowLeft". */
+export function installKeys(groups, pad) {
+  const table = new Map();
+  for (const [, rows] of groups) {
+    for (const [keys, , run] of rows) for (const key of keys.split(" ")) table.set(key.toLowerCase(), run);
+  }
+  const letters = $("letters");
+  letters.checked = stored() !== "off";
+  letters.addEventListener("change", () => store(letters.checked ? "on" : "off"));
+  addEventListener("keydown", (event) => {
+    if (event.key === " " && [document.body, $("pad")].includes(event.target)) {
+      pad.panKey = true;
+      $("pad").classList.add("panning");
+      event.preventDefault();
+      return;
+    }
+    if (event.defaultPrevented || event.isComposing || event.target.closest("input, textarea, dialog")) return;
+    const modified = event.ctrlKey || event.metaKey;
+    if (event.altKey || (!modified && event.key.length === 1 && !letters.checked)) return;
+    const run = table.get(nameOf(event, modified));
+    if (!run || run(event.key) === false) return;
+    event.preventDefault();
+  });
+  addEventListener("keyup", (event) => {
+    if (event.key !== " ") return;
+    pad.panKey = false;
+    $("pad").classList.remove("panning");
+  });
+  fillHelp(groups);
+}
+
+function nameOf(event, modified) {
+  const named = event.key.length > 1;
+  const shift = event.shiftKey && (modified || named) ? "shift+" : "";
+  return ((modified ? "mod+" : "") + shift + event.key).toLowerCase();
+}
+
+function fillHelp(groups) {
+  const signs = { mod: MAC ? "⌘" : "Ctrl", arrowleft: "←", arrowright: "→", delete: "Del", backspace: "⌫", escape: "Esc", shift: "Shift" };
+  const cap = (key) => h("kbd", {}, signs[key.toLowerCase()] ?? (key.length === 1 ? key.toUpperCase() : key));
+  for (const [title, rows] of groups) {
+    const list = h("dl", {});
+    for (const [keys, what] of rows) {
+      const term = h("dt", {});
+      const shown = keys.includes(" 2 ") ? ["1", "…", "6"] : keys.split(" ");
+      shown.forEach((combination, i) => {
+        if (i) term.append(" ");
+        const parts = combination === "+" ? ["+"] : combination.split("+");
+        term.append(...parts.map(cap));
+      });
+      list.append(h("div", {}, term, h("dd", {}, what)));
+    }
+    $("keys").append(h("section", {}, h("h3", {}, title), list));
+  }
+}
+
+function stored() {
+  try {
+    return localStorage.getItem(LETTERS);
+  } catch {
+    return null;
+  }
+}
+
+function store(value) {
+  try {
+    localStorage.setItem(LETTERS, value);
+  } catch {
+    // Storage is off: the choice lasts as long as the page.
+  }
+}

@@ -1,0 +1,331 @@
+// The canvas: pen, touch and mouse to strokes; strokes, photo and lit ink to pixels.
+
+import { bounds, round } from "./drawing.js";
+import { strokePaths } from "./pen.js";
+
+const REACH = 9; // how near the eraser must come, in screen pixels
+const ZOOM = [0.1, 12];
+const PALM_MS = 700; // touches this soon after the pen are the palm
+
+export class Pad extends EventTarget {
+  #canvas;
+  #context;
+  #drawing;
+  #view = { scale: 1, x: 0, y: 0 };
+  #pointers = new Map(); // id -> { x, y, type }
+  #gesture = null; // what the pointers are doing: { kind: "draw" | "erase" | "pan" | "pinch", ... }
+  #lit = { strokes: new Set(), box: null };
+  #penAt = -Infinity;
+  #penSeen = false;
+  #frame = 0;
+  #size = [0, 0];
+  tool = "pen";
+  panKey = false;
+
+  constructor(canvas, drawing) {
+    super();
+    this.#canvas = canvas;
+    this.#context = canvas.getContext("2d");
+    this.#drawing = drawing;
+    const on = (name, handler, options) => canvas.addEventListener(name, handler, options);
+    on("pointerdown", (event) => this.#down(event));
+    on("pointermove", (event) => this.#move(event));
+    on("pointerup", (event) => this.#up(event));
+    on("pointercancel", (event) => this.#cancel(event));
+    on("wheel", (event) => this.#wheel(event), { passive: false });
+    on("contextmenu", (event) => event.preventDefault());
+    new ResizeObserver(() => this.#resize()).observe(canvas);
+    drawing.addEventListener("change", () => this.redraw());
+  }
+
+  get busy() {
+    return this.#gesture?.kind === "draw" || this.#gesture?.kind === "erase";
+  }
+
+  get zoom() {
+    return this.#view.scale;
+  }
+
+  /** Light up strokes, or a box where there are none. */
+  light(strokes = [], box = null) {
+    this.#lit = { strokes: new Set(strokes), box };
+    this.redraw();
+  }
+
+  zoomBy(factor, at = this.#size.map((side) => side / 2)) {
+    const scale = Math.min(ZOOM[1], Math.max(ZOOM[0], this.#view.scale * factor));
+    this.#zoomTo(scale, at, this.#toWorld(at));
+  }
+
+  resetView() {
+    this.#setView({ scale: 1, x: 0, y: 0 });
+  }
+
+  /** Show everything; writing that fits as it is stays as large as it is. */
+  fit(most = 1) {
+    const { photo } = this.#drawing.now;
+    const box = photo ? [0, 0, photo.width, photo.height] : bounds(this.#drawing.strokes);
+    const [width, height] = this.#size;
+    if (!box || !width) return this.resetView();
+    const margin = 28;
+    const [w, h] = [Math.max(box[2] - box[0], 1), Math.max(box[3] - box[1], 1)];
+    const room = Math.min((width - 2 * margin) / w, (height - 2 * margin - 56) / h);
+    const scale = Math.min(most, Math.max(ZOOM[0], room));
+    this.#setView({
+      scale,
+      x: (width - w * scale) / 2 - box[0] * scale,
+      y: (height - 56 - h * scale) / 2 - box[1] * scale,
+    });
+  }
+
+  redraw() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
+  }
+
+  // Pointers
+
+  #down(event) {
+    const { pointerId, pointerType: type } = event;
+    const at = this.#at(event);
+    if (type === "pen") {
+      this.#penSeen = true;
+      if (this.#gesture && this.#gesture.type === "touch") this.#drop();
+    }
+    if (type === "touch" && this.#isPalm()) return;
+    if (type === "mouse" && event.button === 2) return;
+    event.preventDefault();
+    this.#canvas.focus({ preventScroll: true });
+    this.#canvas.setPointerCapture(pointerId);
+    this.#pointers.set(pointerId, { at, type });
+    const fingers = [...this.#pointers.values()].filter((pointer) => pointer.type === "touch");
+    if (fingers.length === 2 && this.#gesture?.type === "touch") return this.#startPinch();
+    if (this.#gesture) return;
+    this.#gesture = this.#start(event, type, at);
+    if (this.busy) this.dispatchEvent(new Event("start"));
+    this.redraw();
+  }
+
+  #start(event, type, at) {
+    const base = { id: event.pointerId, type };
+    // Who writes with a pen moves the paper with a finger.
+    const finger = type === "touch" && this.#penSeen;
+    if (this.tool === "hand" || this.panKey || event.button === 1 || finger) {
+      return { ...base, kind: "pan", at };
+    }
+    const world = this.#toWorld(at);
+    if (this.tool === "eraser" || event.button === 5) {
+      const gesture = { ...base, kind: "erase", gone: new Set(), at: world };
+      this.#rub(gesture, world);
+      return gesture;
+    }
+    return { ...base, kind: "draw", began: event.timeStamp, points: [this.#point(event, world, 0)] };
+  }
+
+  #move(event) {
+    const pointer = this.#pointers.get(event.pointerId);
+    if (!pointer) return;
+    const at = this.#at(event);
+    const before = pointer.at;
+    pointer.at = at;
+    const gesture = this.#gesture;
+    if (gesture?.kind === "pinch") return this.#pinch();
+    if (gesture?.id !== event.pointerId) return;
+    if (event.pointerType === "pen") this.#penAt = event.timeStamp;
+    if (gesture.kind === "pan") {
+      this.#setView({
+        ...this.#view,
+        x: this.#view.x + at[0] - before[0],
+        y: this.#view.y + at[1] - before[1],
+      });
+      return;
+    }
+    const coalesced = event.getCoalescedEvents?.() ?? [];
+    for (const each of coalesced.length ? coalesced : [event]) {
+      const world = this.#toWorld(this.#at(each));
+      if (gesture.kind === "erase") this.#rub(gesture, world);
+      else this.#extend(gesture, each, world);
+    }
+    this.redraw();
+  }
+
+  #up(event) {
+    if (!this.#pointers.delete(event.pointerId)) return;
+    const gesture = this.#gesture;
+    if (gesture?.kind === "pinch") {
+      if (this.#pointers.size < 2) this.#gesture = null;
+      return;
+    }
+    if (gesture?.id !== event.pointerId) return;
+    this.#gesture = null;
+    if (event.pointerType === "pen") this.#penAt = event.timeStamp;
+    if (gesture.kind === "draw") this.#drawing.add({ points: gesture.points });
+    if (gesture.kind === "erase") this.#drawing.erase(gesture.gone);
+    if (gesture.kind !== "pan") this.dispatchEvent(new Event("end"));
+    this.redraw();
+  }
+
+  #cancel(event) {
+    this.#pointers.delete(event.pointerId);
+    if (this.#gesture?.id === event.pointerId || this.#gesture?.kind === "pinch") this.#drop();
+  }
+
+  /** Forget what was under way: it was a palm, or the first finger of a pinch. */
+  #drop() {
+    const busy = this.busy;
+    this.#gesture = null;
+    if (busy) this.dispatchEvent(new Event("end"));
+    this.redraw();
+  }
+
+  #isPalm() {
+    return this.#gesture?.type === "pen" || performance.now() - this.#penAt < PALM_MS;
+  }
+
+  #point(event, [x, y], time) {
+    const point = [round(x), round(y), Math.round(time)];
+    if (event.pointerType === "pen" && event.pressure > 0) point.push(round(event.pressure));
+    return point;
+  }
+
+  #extend({ points, began }, event, world) {
+    const last = points.at(-1);
+    const moved = Math.hypot(world[0] - last[0], world[1] - last[1]) * this.#view.scale;
+    if (moved >= 0.7) points.push(this.#point(event, world, event.timeStamp - began));
+  }
+
+  #rub(gesture, to) {
+    const reach = REACH / this.#view.scale;
+    const [from, length] = [gesture.at, Math.hypot(to[0] - gesture.at[0], to[1] - gesture.at[1])];
+    for (let i = 0, n = Math.ceil(length / reach) || 1; i <= n; i++) {
+      const at = [from[0] + ((to[0] - from[0]) * i) / n, from[1] + ((to[1] - from[1]) * i) / n];
+      for (const stroke of this.#drawing.strokes) {
+        if (!gesture.gone.has(stroke) && touches(stroke, at, reach)) gesture.gone.add(stroke);
+      }
+    }
+    gesture.at = to;
+  }
+
+  #startPinch() {
+    const busy = this.busy;
+    this.#gesture = { kind: "pinch", type: "touch", ...this.#fingers(), scale: this.#view.scale };
+    this.#gesture.world = this.#toWorld(this.#gesture.middle);
+    if (busy) this.dispatchEvent(new Event("end"));
+  }
+
+  #pinch() {
+    const { middle, apart } = this.#fingers();
+    const wanted = (this.#gesture.scale * apart) / this.#gesture.apart;
+    const scale = Math.min(ZOOM[1], Math.max(ZOOM[0], wanted));
+    this.#zoomTo(scale, middle, this.#gesture.world);
+  }
+
+  #fingers() {
+    const [a, b] = [...this.#pointers.values()].map((pointer) => pointer.at);
+    const middle = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+    return { middle, apart: Math.max(10, Math.hypot(a[0] - b[0], a[1] - b[1])) };
+  }
+
+  #wheel(event) {
+    event.preventDefault();
+    if (event.ctrlKey || event.metaKey) {
+      this.zoomBy(Math.exp(-event.deltaY / 250), this.#at(event));
+      return;
+    }
+    const unit = event.deltaMode === 1 ? 16 : 1;
+    const [dx, dy] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+    this.#setView({ ...this.#view, x: this.#view.x - dx * unit, y: this.#view.y - dy * unit });
+  }
+
+  // View
+
+  #at(event) {
+    const rect = this.#canvas.getBoundingClientRect();
+    return [event.clientX - rect.left, event.clientY - rect.top];
+  }
+
+  #toWorld([x, y]) {
+    return [(x - this.#view.x) / this.#view.scale, (y - this.#view.y) / this.#view.scale];
+  }
+
+  #zoomTo(scale, [x, y], world) {
+    this.#setView({ scale, x: x - world[0] * scale, y: y - world[1] * scale });
+  }
+
+  #setView(view) {
+    this.#view = view;
+    const style = this.#canvas.style;
+    style.setProperty("--grid", `${28 * view.scale}px`);
+    style.setProperty("--grid-x", `${view.x}px`);
+    style.setProperty("--grid-y", `${view.y}px`);
+    this.dispatchEvent(new Event("view"));
+    this.redraw();
+  }
+
+  #resize() {
+    const { clientWidth: width, clientHeight: height } = this.#canvas;
+    this.#size = [width, height];
+    this.#canvas.width = Math.round(width * devicePixelRatio);
+    this.#canvas.height = Math.round(height * devicePixelRatio);
+    this.#draw();
+  }
+
+  // Pixels
+
+  #draw() {
+    const [c, { scale, x, y }, ratio] = [this.#context, this.#view, devicePixelRatio];
+    const { photo, pen } = this.#drawing.now;
+    const colours = getComputedStyle(this.#canvas);
+    const colour = (name) => colours.getPropertyValue(name).trim();
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
+    c.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
+    const untouched = photo && this.#drawing.now.strokes === null;
+    if (photo) {
+      c.globalAlpha = untouched ? 1 : 0.35;
+      c.drawImage(photo.image, 0, 0, photo.width, photo.height);
+      c.globalAlpha = 1;
+    }
+    const { strokes: lit, box } = this.#lit;
+    const gone = this.#gesture?.gone;
+    for (const stroke of lit) drawStroke(c, stroke, pen + 9 / scale, colour("--lit-halo"));
+    if (box) this.#drawBox(box, colour("--lit-halo"));
+    for (const stroke of this.#drawing.strokes) {
+      const isLit = lit.has(stroke);
+      if (untouched && !isLit) continue; // the photo shows it already
+      c.globalAlpha = gone?.has(stroke) ? 0.15 : 1;
+      drawStroke(c, stroke, pen, isLit ? colour("--lit") : colour("--ink"));
+    }
+    c.globalAlpha = 1;
+    if (this.#gesture?.kind === "draw") drawStroke(c, this.#gesture, pen, colour("--ink"));
+  }
+
+  #drawBox([left, top, right, bottom], colour) {
+    const margin = 6 / this.#view.scale;
+    this.#context.fillStyle = colour;
+    this.#context.beginPath();
+    const [w, h] = [right - left + 2 * margin, bottom - top + 2 * margin];
+    this.#context.roundRect(left - margin, top - margin, w, h, margin);
+    this.#context.fill();
+  }
+}
+
+function drawStroke(context, stroke, pen, colour) {
+  context.strokeStyle = context.fillStyle = colour;
+  context.lineCap = context.lineJoin = "round";
+  for (const { path, width } of strokePaths(stroke)) {
+    context.lineWidth = pen * width;
+    context.stroke(path);
+  }
+}
+
+function touches({ points }, [x, y], reach) {
+  return points.some((point, i) => {
+    const [ax, ay] = points[Math.max(0, i - 1)];
+    const [dx, dy] = [point[0] - ax, point[1] - ay];
+    const along = Math.min(1, Math.max(0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy || 1)));
+    return Math.hypot(x - ax - along * dx, y - ay - along * dy) <= reach;
+  });
+}

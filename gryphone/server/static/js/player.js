@@ -1,0 +1,59 @@
+// Shows refinement steps at a pace the eye can follow, and never makes the answer wait for long.
+
+const TOTAL_MS = 520; // how long all steps of one reading take to show
+const SLOW_MS = 2200; // the same for a replay
+
+export class Player {
+  #queue = [];
+  #timer = 0;
+  #onStep;
+  #onResult;
+  #pace = 0;
+  #last = 0;
+
+  constructor(onStep, onResult) {
+    this.#onStep = onStep;
+    this.#onResult = onResult;
+  }
+
+  get #still() {
+    return matchMedia("(prefers-reduced-motion: reduce)").matches;
+  }
+
+  step(step, slow = false) {
+    if (this.#still && !slow) return;
+    this.#pace = slow ? SLOW_MS / Math.min(step.total, 20) : Math.min(70, TOTAL_MS / step.total);
+    this.#push({ step });
+  }
+
+  result(result) {
+    this.#push({ result });
+  }
+
+  replay(steps, result) {
+    this.stop();
+    for (const step of steps) this.step(step, true);
+    this.result(result);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    this.#queue = [];
+  }
+
+  #push(item) {
+    this.#queue.push(item);
+    this.#timer ||= setTimeout(() => this.#play(), Math.max(0, this.#last + this.#pace - performance.now()));
+  }
+
+  #play() {
+    this.#timer = 0;
+    const item = this.#queue.shift();
+    if (!item) return;
+    this.#last = performance.now();
+    if (this.#queue.length) this.#timer = setTimeout(() => this.#play(), this.#pace);
+    if (item.step) this.#onStep(item.step);
+    else this.#onResult(item.result);
+  }
+}

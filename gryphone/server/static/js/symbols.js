@@ -1,0 +1,151 @@
+// The symbols as a row of chips, and one of them under the glass: its ink, its alternatives, its lock.
+
+import { $, h, percent } from "./dom.js";
+import { icon, typesetSymbol } from "./formula.js";
+
+const SURE = 0.9;
+const SHOWN = 6; // alternatives, one for each of the keys 1 to 6
+
+export const spoken = (symbol) => symbol.replace(/^\\/, "").replace(/[{}]/g, " ").trim() || "backslash";
+
+function glyph(symbol, className = "glyph") {
+  const element = h("span", { class: className, "aria-hidden": "true" });
+  typesetSymbol(element, symbol);
+  return element;
+}
+
+export class SymbolPanel extends EventTarget {
+  #chips = $("chips");
+  #body = $("inspector-body");
+  #frame = $("inspector");
+  #vocabulary = [];
+
+  constructor() {
+    super();
+    this.#chips.addEventListener("keydown", (event) => this.#arrows(event));
+  }
+
+  set vocabulary(symbols) {
+    this.#vocabulary = symbols.filter((symbol) => !symbol.startsWith("<"));
+    const list = h("datalist", { id: "vocabulary" });
+    list.append(...this.#vocabulary.map((symbol) => h("option", { value: symbol })));
+    $("vocabulary")?.remove();
+    document.body.append(list);
+  }
+
+  /** Show symbols [{ position, symbol, confidence, choices }], locks (position -> symbol), one selected. */
+  show(symbols, locks, selected) {
+    this.#showChips(symbols, locks, selected);
+    const symbol = symbols.find(({ position }) => position === selected);
+    this.#frame.classList.toggle("open", symbol !== undefined);
+    this.#body.replaceChildren(...(symbol ? this.#details(symbol, locks) : this.#rest(symbols, locks)));
+  }
+
+  #showChips(symbols, locks, selected) {
+    const focused = this.#chips.contains(document.activeElement);
+    const shown = symbols.filter(({ symbol }) => symbol !== "<empty>");
+    const entry = shown.some(({ position }) => position === selected) ? selected : shown[0]?.position;
+    this.#chips.hidden = shown.length === 0;
+    this.#chips.replaceChildren(
+      ...shown.map(({ position, symbol, confidence }) => {
+        const locked = locks.has(position);
+        const doubt = !locked && confidence < SURE;
+        const chip = h(
+          "button",
+          {
+            type: "button",
+            class: `chip${doubt ? " doubt" : ""}${locked ? " locked" : ""}`,
+            "data-position": position,
+            "aria-pressed": String(position === selected),
+            "aria-label": `${spoken(symbol)}, ${locked ? "locked" : `${percent(confidence)} sure`}`,
+            tabindex: position === entry ? 0 : -1,
+            onclick: () => this.#emit("pick", position === selected ? null : position),
+          },
+          glyph(symbol),
+          h("span", { class: "meter", style: `--share: ${locked ? 1 : confidence}` }),
+        );
+        if (locked) chip.append(icon("lock"));
+        return chip;
+      }),
+    );
+    const chip = this.#chips.querySelector('[tabindex="0"]');
+    if (selected !== null) chip?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (focused) chip?.focus({ preventScroll: true });
+  }
+
+  #arrows(event) {
+    const chips = [...this.#chips.children];
+    const at = chips.indexOf(event.target.closest(".chip"));
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: chips.length - 1 }[event.key];
+    if (to === undefined || at < 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const chip = chips[Math.min(chips.length - 1, Math.max(0, to))];
+    chips.forEach((each) => (each.tabIndex = each === chip ? 0 : -1));
+    chip.focus();
+    if (chips[at].getAttribute("aria-pressed") === "true") chip.click();
+  }
+
+  #details({ position, symbol, confidence, choices }, locks) {
+    const locked = locks.has(position);
+    const others = choices.filter(([name]) => name !== symbol && name !== "<empty>").slice(0, SHOWN);
+    const head = h(
+      "div",
+      { class: "chosen" },
+      glyph(symbol, "glyph large"),
+      h("div", {}, h("code", {}, symbol), h("p", { class: "hint" }, locked ? "locked by you" : `${percent(confidence)} sure`)),
+      h(
+        "button",
+        { type: "button", class: locked ? "lock on" : "lock", "aria-pressed": String(locked), title: "Lock or unlock (L)", onclick: () => this.#emit(locked ? "unlock" : "lock", { position, symbol }) },
+        icon("lock"),
+        locked ? "Unlock" : "Lock",
+      ),
+    );
+    const list = h("ol", { class: "others", "aria-label": "Alternatives" });
+    others.forEach(([name, p], i) => {
+      const share = h("span", { class: "share", style: `--share: ${p}` }, percent(p));
+      const key = h("kbd", { "aria-hidden": "true" }, String(i + 1));
+      const label = `Lock ${spoken(name)} instead, ${percent(p)}`;
+      const choose = () => this.#emit("lock", { position, symbol: name });
+      list.append(h("li", {}, h("button", { type: "button", "data-symbol": name, "aria-label": label, onclick: choose }, key, glyph(name), h("code", {}, name), share)));
+    });
+    return [head, others.length ? list : h("p", { class: "hint" }, "The model sees no alternative."), this.#other(position), this.#erase(position)];
+  }
+
+  /** Any symbol of the vocabulary, typed. */
+  #other(position) {
+    const input = h("input", { type: "text", id: "other", list: "vocabulary", placeholder: "another symbol, \\pi", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-label": "Another symbol" });
+    const submit = (event) => {
+      event.preventDefault();
+      const symbol = input.value.trim();
+      if (!symbol) return;
+      const known = !this.#vocabulary.length || this.#vocabulary.includes(symbol);
+      input.setCustomValidity(known ? "" : "The model does not know this symbol.");
+      if (known) this.#emit("lock", { position, symbol });
+      else input.reportValidity();
+    };
+    input.addEventListener("input", () => input.setCustomValidity(""));
+    return h("form", { class: "other", onsubmit: submit, novalidate: true }, input, h("button", { type: "submit" }, "Lock"));
+  }
+
+  #erase(position) {
+    return h("div", { class: "row" }, h("button", { type: "button", class: "quiet", title: "Delete", onclick: () => this.#emit("erase", position) }, "Erase its ink"), h("button", { type: "button", class: "quiet", title: "Escape", onclick: () => this.#emit("pick", null) }, "Close"));
+  }
+
+  /** Nothing selected: what needs a look. */
+  #rest(symbols, locks) {
+    if (!symbols.length) return [h("p", { class: "hint" }, "Once a formula is read, pick a symbol to see its ink and its alternatives.")];
+    const doubtful = symbols.filter(({ position, confidence, symbol }) => confidence < SURE && !locks.has(position) && symbol !== "<empty>");
+    const text = doubtful.length ? `${doubtful.length} uncertain ${doubtful.length === 1 ? "symbol" : "symbols"}. Pick one in the formula to see what else it may be.` : "Pick a symbol in the formula to see its ink and its alternatives.";
+    const out = [h("p", { class: "hint" }, text)];
+    if (locks.size) {
+      const label = locks.size === 1 ? "Remove the lock" : `Remove ${locks.size} locks`;
+      out.push(h("button", { type: "button", id: "unlock-all", onclick: () => this.#emit("unlock-all") }, label));
+    }
+    return out;
+  }
+
+  #emit(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+}
