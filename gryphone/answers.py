@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,40 +32,68 @@ INKLESS = (EMPTY, "&", r"\\")
 RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
 
 
+@dataclass(frozen=True)
+class Question:
+    """One question about one input, with what it fixes."""
+
+    encoded: Encoded
+    ask: Ask
+    constraint: Constraint | None
+
+
+def prepare(encoded: Encoded, ask: Ask, deadline: float | None = None) -> Question:
+    """Check a question against the vocabulary and work out what it fixes."""
+    return Question(encoded, ask, _constraint(encoded, ask, deadline))
+
+
 def answer(encoded: Encoded, ask: Ask, began: float) -> Result:
     """Answer one question about one input."""
-    looked, recognizer = encoded.looked, encoded.looked.recognizer
     deadline = None if ask.deadline_ms is None else began + ask.deadline_ms / 1000 - RESERVE
-    options = recognizer.decode_options(ask)
-    constraint = _constraint(encoded, ask, deadline)
-    owners = np.full(ask.decodes, encoded.index)
-    decodes = looked.decode(
-        owners,
-        np.arange(ask.decodes),
-        options,
-        None if constraint is None else [constraint] * ask.decodes,
-        deadline,
-        _watch(recognizer, ask),
-    )
-    known = None if constraint is None else constraint.shown
-    return _result(encoded, ask, decodes, time.perf_counter() - began, known)
+    return answer_together([prepare(encoded, ask, deadline)], began, deadline)[0]
 
 
 def answer_batch(looked: Looked, ask: Ask) -> list[Result]:
-    """Answer the same unconstrained question about every input of a batch.
+    """Answer the same question about every input of a batch."""
+    return answer_together([prepare(encoded, ask) for encoded in looked.each()], looked.began)
 
-    The draws are those of a single input, so a batch gives the answers that single calls give.
+
+def answer_together(
+    questions: Sequence[Question], began: float, deadline: float | None = None
+) -> list[Result]:
+    """Answer questions about the inks of one batch, which must agree in steps, seed and method.
+
+    The draws are those of a single question, so a batch gives the answers that single calls give.
     """
-    if ask.constrained or ask.on_step is not None:
-        return [encoded.answer(ask) for encoded in looked.each()]
-    owners = np.repeat(np.arange(len(looked.inks)), ask.decodes)
-    keys = np.tile(np.arange(ask.decodes), len(looked.inks))
-    decodes = looked.decode(owners, keys, looked.recognizer.decode_options(ask))
-    seconds = (time.perf_counter() - looked.began) / len(looked.inks)
-    return [
-        _result(encoded, ask, decodes[i * ask.decodes : (i + 1) * ask.decodes], seconds)
-        for i, encoded in enumerate(looked.each())
-    ]
+    looked = questions[0].encoded.looked
+    owners = np.concatenate([np.full(q.ask.decodes, q.encoded.index) for q in questions])
+    keys = np.concatenate([np.arange(q.ask.decodes) for q in questions])
+    decodes = looked.decode(
+        owners,
+        keys,
+        looked.recognizer.decode_options(questions[0].ask),
+        _constraints(questions),
+        deadline,
+        _watch(questions),
+    )
+    seconds = (time.perf_counter() - began) / len(questions)
+    results, first = [], 0
+    for q in questions:
+        own = decodes[first : first + q.ask.decodes]
+        known = None if q.constraint is None else q.constraint.shown
+        results.append(_result(q.encoded, q.ask, own, seconds, known))
+        first += q.ask.decodes
+    return results
+
+
+def _constraints(questions: Sequence[Question]) -> list[Constraint] | None:
+    """One constraint for each canvas, or None where nothing is fixed at all."""
+    if all(q.constraint is None for q in questions):
+        return None
+    recognizer = questions[0].encoded.looked.recognizer
+    length = recognizer.checkpoint.config.length
+    options = hints.blank(recognizer.tokenizer, length)
+    free = hints.constraint(options, np.zeros(length, dtype=bool))
+    return [c for q in questions for c in [q.constraint or free] * q.ask.decodes]
 
 
 def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constraint | None:
@@ -125,17 +153,23 @@ def _plausibility(found: Decoded, first: Decoded) -> float:
     return total
 
 
-def _watch(recognizer: Recognizer, ask: Ask) -> Watch | None:
-    if ask.on_step is None:
+def _watch(questions: Sequence[Question]) -> Watch | None:
+    """Hand every canvas's steps to the question it belongs to."""
+    if all(q.ask.on_step is None for q in questions):
         return None
-    call = ask.on_step
+    tokenizer = questions[0].encoded.looked.recognizer.tokenizer
+    owners = [(q.ask, number) for q in questions for number in range(q.ask.decodes)]
 
-    def watch(step: int, sample: int, ids: np.ndarray, masked: np.ndarray) -> None:
+    def watch(step: int, canvas: int, ids: np.ndarray, masked: np.ndarray) -> bool | None:
+        ask, sample = owners[canvas]
+        if ask.on_step is None:
+            return None
         known = np.where(ids == MASK_ID, PAD_ID, ids)
-        rows = tuple(recognizer.tokenizer.rows(known))
-        tokens = tuple(recognizer.tokenizer.decode(known))
+        rows = tuple(tokenizer.rows(known))
+        tokens = tuple(tokenizer.join(rows))
         hidden = tuple(np.flatnonzero(masked[: len(rows)]).tolist())
-        call(Step(step, ask.total_steps, write_latex(tokens), tokens, rows, hidden, sample))
+        latex = write_latex(tokens)
+        return ask.on_step(Step(step, ask.total_steps, latex, tokens, rows, hidden, sample))
 
     return watch
 

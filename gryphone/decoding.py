@@ -17,8 +17,9 @@ from gryphone.errors import ConfigError
 
 # (tokens (B, L, S), lengths (B,) of the canvases, samples (B,)) -> log-probs [(B, L, V) per stream]
 Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]
-# (step, sample, ids (L, S) predicted, masked (L,) what was hidden from that step)
-Watch = Callable[[int, int, np.ndarray, np.ndarray], None]
+# (step, sample, ids (L, S) predicted, masked (L,) what was hidden from that step) -> True when
+# nobody waits for that sample any more: it is not refined further
+Watch = Callable[[int, int, np.ndarray, np.ndarray], bool | None]
 
 CANVASES = (16, 24, 32, 48, 64, 96, 128)
 
@@ -252,7 +253,8 @@ class _State:
             self.lengths[b] = wider
         self._finish_step(active)
         if self.options.settle:
-            self.active = active[(self.unchanged[active] < self.options.settle) | open_ends]
+            going = active[(self.unchanged[active] < self.options.settle) | open_ends]
+            self.active = np.intersect1d(self.active, going)
 
     def results(self) -> list[Decoded]:
         """Answers cut at the first PAD, or at a place that a late widening left unpredicted."""
@@ -307,7 +309,8 @@ class _State:
             for b in samples:
                 n = self.lengths[b]
                 masked = self.canvas[b, :n, 0] == self.mask_id
-                self.watch(int(self.steps[b]), int(b), self.ids[b, :n].copy(), masked)
+                if self.watch(int(self.steps[b]), int(b), self.ids[b, :n].copy(), masked):
+                    self.active = self.active[self.active != b]
 
     def _last(self, samples: np.ndarray) -> np.ndarray:
         """The symbol in the last place of each canvas."""

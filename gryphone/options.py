@@ -35,7 +35,7 @@ class Ask:
     alternatives to return; samples: independent decodes behind them (1, or 5 and more for n-best).
     lock: {position: symbol} to keep. hint: LaTeX with holes, `?` one symbol and `...` any run.
     remask: positions of `given` (an earlier result; without it, of a first answer) to solve again
-    while the rest stays. allowed: the only symbols to use. on_step: called with a Step.
+    while the rest stays. allowed: the only symbols to use. on_step: called with a Step; True stops.
     alternatives: how many other symbols to list per position. boxes: say where each symbol sits.
     """
 
@@ -49,7 +49,7 @@ class Ask:
     remask: Sequence[int] = ()
     given: Result | None = None
     allowed: str | Iterable[str] | None = None
-    on_step: Callable[[Step], None] | None = None
+    on_step: Callable[[Step], bool | None] | None = None
     alternatives: int = 5
     boxes: bool = True
     method: str = "diffusion"

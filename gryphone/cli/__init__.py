@@ -7,7 +7,7 @@ import sys
 import typer
 
 from gryphone import __version__
-from gryphone.cli import data, recognition, synth, text, training
+from gryphone.cli import data, recognition, serve, synth, text, training
 from gryphone.errors import GryphoneError
 
 
@@ -26,7 +26,7 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for part in (recognition, text, data, synth, training):
+    for part in (recognition, serve, text, data, synth, training):
         part.register(app)
     return app
 

@@ -1,0 +1,80 @@
+"""The command that serves the page and the HTTP interface."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gryphone.errors import ConfigError, need
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an app."""
+    app.command()(serve)
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any free one.")] = 8000,
+    weights: Annotated[
+        Path | None, typer.Option(help="A checkpoint directory; without it, the package's own.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="PyTorch's threads (its own choice).")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar="GRYPHONE_API_KEY", help="Ask clients for this key."),
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin whose pages may ask; repeat it.")
+    ] = None,
+    queue: Annotated[int, typer.Option(help="Requests inside before others get a 503.")] = 64,
+    batch: Annotated[int, typer.Option(help="Inks that are read together.")] = 8,
+    open_: Annotated[
+        bool | None,
+        typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
+    ] = None,
+) -> None:
+    """Serve the page and the HTTP interface."""
+    for module in ("fastapi", "uvicorn", "python_multipart"):
+        need(module, "serve")
+    from gryphone.server.settings import Settings
+
+    settings = Settings(
+        host=host,
+        port=port,
+        weights=weights,
+        device=device,
+        threads=threads,
+        api_key=api_key,
+        cors=tuple(cors or ()),
+        queue=queue,
+        batch=batch,
+    )
+    if weights is not None and not weights.is_dir():
+        raise ConfigError(f"--weights {weights}: no such folder")
+    if settings.exposed:
+        typer.echo(
+            f"gryphone: warning: {host} can be reached by others, and there is no --api-key",
+            err=True,
+        )
+    from gryphone.server.run import serve as run
+
+    def ready(url: str) -> None:
+        typer.echo(f"GryphOne is ready at {url} (Ctrl-C stops it)", err=True)
+        if _desktop() if open_ is None else open_:
+            import webbrowser
+
+            webbrowser.open(url)
+
+    run(settings, ready)
+
+
+def _desktop() -> bool:
+    """Whether somebody sits before this machine: a terminal, and a screen to show a page on."""
+    if not sys.stderr.isatty():
+        return False
+    screen = "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    return screen or sys.platform in ("darwin", "win32")

@@ -1,0 +1,1 @@
+"""HTTP around the recogniser: settings, the model's thread, routes, and the page in static/."""

@@ -1,0 +1,239 @@
+"""The application: routes, and what OpenAPI says about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from gryphone import __version__
+from gryphone.recognize import Recognizer
+from gryphone.server.errors import Problem, problem_of
+from gryphone.server.guard import Guard
+from gryphone.server.reading import FORM, JSON
+from gryphone.server.schemas import (
+    MOST,
+    Answer,
+    ErrorAnswer,
+    Health,
+    InkRequest,
+    ModelAnswer,
+    Options,
+    Upload,
+)
+from gryphone.server.service import Service
+from gryphone.server.settings import Settings
+
+STATIC = Path(__file__).parent / "static"
+REF = "#/components/schemas/{model}"
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "The ink or the body cannot be read."},
+    401: {"model": ErrorAnswer, "description": "The API key is missing or wrong."},
+    408: {"model": ErrorAnswer, "description": "The body came too slowly."},
+    413: {"model": ErrorAnswer, "description": "The body is too large."},
+    415: {"model": ErrorAnswer, "description": "Neither JSON nor a form."},
+    422: {"model": ErrorAnswer, "description": "An option has an impossible value."},
+    503: {"model": ErrorAnswer, "description": "Too busy, or loading; see Retry-After."},
+    504: {"model": ErrorAnswer, "description": "Not answered in time."},
+}
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": {"$ref": REF.format(model="InkRequest")}},
+            FORM: {
+                "schema": {"$ref": REF.format(model="Upload")},
+                "encoding": {"options": {"contentType": JSON}},
+            },
+        },
+    }
+}
+STREAM = (
+    "Server-sent events: `step` with number, total, latex, rows and masked positions, then "
+    "`result` with the answer or `error` with an error."
+)
+
+
+def create_app(settings: Settings | None = None, recognizer: Recognizer | None = None) -> FastAPI:
+    """The application; without a recogniser it loads the one that the settings name."""
+    settings = settings or Settings()
+    service = Service(settings, recognizer)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.engine.start()
+        yield
+        await service.close()
+
+    app = FastAPI(
+        title="GryphOne",
+        version=__version__,
+        summary="Handwritten mathematics to LaTeX",
+        lifespan=lifespan,
+        docs_url=None,  # they load their scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service = service
+    _routes(app, service)
+    _errors(app)
+    _openapi(app, settings)
+    app.add_middleware(Guard, settings=settings, metrics=service.metrics, house=service.house)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+            expose_headers=["Retry-After"],
+            max_age=600,
+        )
+    return app
+
+
+def _routes(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/v1/recognize",
+        responses={200: {"model": Answer}, **ERRORS},
+        openapi_extra=BODY,
+        summary="Read a formula",
+        tags=["recognition"],
+    )
+    async def recognize(request: Request) -> Response:
+        return Response(await service.recognize(request), media_type=JSON)
+
+    @app.post(
+        "/v1/recognize/stream",
+        responses={200: {"content": {"text/event-stream": {}}, "description": STREAM}, **ERRORS},
+        response_class=Response,
+        openapi_extra=BODY,
+        summary="Read a formula and watch",
+        tags=["recognition"],
+    )
+    async def stream(request: Request) -> Response:
+        return await service.stream(request)
+
+    @app.get(
+        "/v1/model",
+        response_model=ModelAnswer,
+        responses={k: ERRORS[k] for k in (401, 503)},
+        summary="What is served",
+        tags=["about"],
+    )
+    async def model() -> dict[str, Any]:
+        return describe(service)
+
+    @app.get("/healthz", response_model=Health, summary="The process lives", tags=["about"])
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get(
+        "/readyz",
+        response_model=Health,
+        responses={503: {"model": Health, "description": "Not yet, or no longer."}},
+        summary="The model is loaded",
+        tags=["about"],
+    )
+    async def readyz() -> Response:
+        state = "ok" if service.engine.ready.is_set() else "loading"
+        state = "stopping" if service.house.closing else state
+        return JSONResponse({"status": state}, 200 if state == "ok" else 503)
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}, 401: ERRORS[401]},
+        summary="Prometheus metrics",
+        tags=["about"],
+    )
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        page = STATIC / "index.html"
+        if not page.is_file():
+            raise Problem(404, "no_page", "this installation has no page; see /openapi.json")
+        return FileResponse(page)
+
+    if STATIC.is_dir():
+        app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+
+def describe(service: Service) -> dict[str, Any]:
+    """What is served, and what a request may ask for."""
+    recognizer, settings = service.recognizer, service.settings
+    tokenizer = recognizer.tokenizer
+    # The first two tokens of a vocabulary are no symbols.
+    sizes = [len(vocabulary) - 2 for vocabulary in tokenizer.vocabularies]
+    return {
+        "name": "gryphone",
+        "version": __version__,
+        "parameters": sum(p.numel() for p in recognizer.checkpoint.model.parameters()),
+        "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
+        "symbols": list(tokenizer.vocabularies[0].tokens[2:]),
+        "max_steps": MOST["steps"],
+        "limits": MOST
+        | {
+            "bytes": settings.body,
+            "megapixels": settings.megapixels,
+            "strokes": settings.strokes,
+            "points": settings.points,
+            "path": settings.path,
+            "queue": settings.queue,
+            "batch": settings.batch,
+            "streams": settings.streams,
+            "seconds": settings.seconds,
+        },
+    }
+
+
+def _errors(app: FastAPI) -> None:
+    async def problem(_: Request, error: Exception) -> Response:
+        found = problem_of(error)
+        return JSONResponse(found.body(), found.status, found.headers)
+
+    async def http(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        detail = str(error.detail) if isinstance(error, HTTPException) else "failed"
+        code = {404: "not_found", 405: "bad_method"}.get(status, "bad_request")
+        found = Problem(status, code, detail)
+        headers = dict(getattr(error, "headers", None) or {})
+        return JSONResponse(found.body(), status, headers)
+
+    from gryphone.errors import GryphoneError
+
+    app.add_exception_handler(Problem, problem)
+    app.add_exception_handler(GryphoneError, problem)
+    app.add_exception_handler(HTTPException, http)
+
+
+def _openapi(app: FastAPI, settings: Settings) -> None:
+    """FastAPI does not see bodies that are read by hand: their schemas are added here."""
+
+    def schema() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(
+                title=app.title, version=app.version, summary=app.summary, routes=app.routes
+            )
+            models: list[Any] = [(m, "validation") for m in (InkRequest, Options, Upload)]
+            _, extra = models_json_schema(models, ref_template=REF)
+            parts = found.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(extra["$defs"])
+            if settings.api_key is not None:
+                parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+                for path, methods in found["paths"].items():
+                    for operation in methods.values() if path.startswith("/v1/") else ():
+                        operation["security"] = [{"key": []}]
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = schema  # type: ignore[method-assign]

@@ -1,0 +1,289 @@
+"""The one thread that owns the model, and the queue in front of it.
+
+Whatever waits is taken together, encoded in one pass, and refined in as few decodes as the
+questions allow. A question that fails, whose client left or whose time is up, hurts no other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+
+from gryphone.answers import Question, answer_together, prepare
+from gryphone.errors import GryphoneError
+from gryphone.ink import Ink
+from gryphone.options import Ask, Step
+from gryphone.recognize import Encoded, Looked, Recognizer, load
+from gryphone.result import Result
+from gryphone.server.errors import Problem
+from gryphone.server.metrics import Metrics
+from gryphone.server.settings import Settings
+
+log = logging.getLogger("gryphone.server")
+# Canvases times steps of one decode: every step's distributions are kept until the answer.
+WORK = 640
+
+
+class Left(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One question in the queue. `arrived` and `expires` are time.perf_counter() values."""
+
+    ink: Ink
+    ask: Ask
+    arrived: float
+    expires: float
+    emit: Callable[[Step], None] | None = None
+    answer: Future[Result] = field(default_factory=Future)
+    left: bool = False
+
+    def leave(self) -> None:
+        """The client went away: stop at the next step."""
+        self.left = True
+
+    @property
+    def due(self) -> float:
+        """When the answer must be ready."""
+        if self.ask.deadline_ms is None:
+            return self.expires
+        return min(self.expires, self.arrived + self.ask.deadline_ms / 1000)
+
+    def obstacle(self) -> Exception | None:
+        """Why no work should be done for it, if so."""
+        if self.left:
+            return Left()
+        late = time.perf_counter() - self.due
+        if late >= 0:
+            waited = 1000 * (time.perf_counter() - self.arrived)
+            return Problem(504, "deadline", f"no answer in time: it waited for {waited:.0f} ms")
+        return None
+
+    def watch(self, step: Step) -> bool:
+        """Pass a step on; True when the work is for nothing."""
+        if self.emit is not None and step.sample == 0 and not self.left:
+            self.emit(step)
+        return self.left or time.perf_counter() > self.expires
+
+
+class Engine:
+    """The model and its queue."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        recognizer: Recognizer | None = None,
+        expected: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`expected` says how many requests are being read and will want a place soon."""
+        self.settings, self.metrics, self.expected = settings, metrics, expected
+        self.recognizer = recognizer
+        self.failure: GryphoneError | None = None
+        self.ready = threading.Event()
+        self.pace = 0.2  # seconds per ink, as seen lately
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="gryphone-model", daemon=True)
+        self.on_ready: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Load the model in its thread."""
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a question."""
+        self._jobs.put(job)
+
+    @property
+    def waiting(self) -> int:
+        """Questions that no batch has taken yet."""
+        return self._jobs.qsize()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Finish what is queued, then stop."""
+        self._jobs.put(None)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._load()
+        except GryphoneError as error:
+            self.failure = error
+            self.on_failure()
+            return
+        self.ready.set()
+        self.on_ready()
+        for batch in self._batches():
+            began = time.perf_counter()
+            self._answer(batch)
+            seconds = time.perf_counter() - began
+            self.metrics.batch(len(batch), seconds)
+            self.pace += 0.2 * (seconds / len(batch) - self.pace)
+
+    def _load(self) -> None:
+        import torch
+
+        if self.settings.threads is not None:
+            torch.set_num_threads(self.settings.threads)
+        if self.recognizer is None:
+            self.recognizer = load(self.settings.weights, self.settings.device)
+        # The first call builds the grammar and warms PyTorch up; no user should wait for that.
+        self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
+
+    def _batches(self) -> Iterator[list[Job]]:
+        """What waits, a batch at a time; a little patience where more is about to come."""
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            batch, end = [job], time.perf_counter() + self.settings.linger
+            while len(batch) < self.settings.batch:
+                patience = end - time.perf_counter() if self.expected() > 0 else 0
+                try:
+                    job = (
+                        self._jobs.get(timeout=max(patience, 0))
+                        if patience > 0
+                        else (self._jobs.get_nowait())
+                    )
+                except queue.Empty:
+                    break
+                if job is None:
+                    self._jobs.put(None)  # for the next round, behind what is still queued
+                    break
+                batch.append(job)
+            yield batch
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
+        """Answer a batch; should it fail as a whole, every job on its own."""
+        jobs = [job for job in jobs if self._wanted(job)]
+        if not jobs:
+            return
+        try:
+            encoded = self._look(jobs)
+        except Exception as error:
+            self._separate(jobs, error, self._answer)
+            return
+        pairs = list(zip(jobs, encoded, strict=True))
+        # Who is in a hurry goes first, alone: a schedule that shrinks cannot be shared.
+        for job, seen in sorted(pairs, key=lambda pair: pair[0].due):
+            if job.ask.deadline_ms is not None:
+                self._hurry(job, seen)
+        questions: list[tuple[Job, Question]] = []
+        for job, seen in pairs:
+            if job.ask.deadline_ms is None and self._wanted(job):
+                try:
+                    questions.append((job, prepare(seen, self._asked(job))))
+                except Exception as error:
+                    self._fail(job, error)
+        for group in _groups(questions):
+            self._decode(group)
+
+    def _look(self, jobs: Sequence[Job]) -> list[Encoded]:
+        if self.recognizer is None:
+            raise RuntimeError("the model is not loaded")
+        inks = [job.ink for job in jobs]
+        return Looked.at(self.recognizer, inks, time.perf_counter()).each()
+
+    @staticmethod
+    def _asked(job: Job) -> Ask:
+        return replace(job.ask, on_step=job.watch)
+
+    def _hurry(self, job: Job, seen: Encoded) -> None:
+        """As many steps as fit before a job's own deadline."""
+        if not self._wanted(job):
+            return
+        try:
+            self._succeed(job, seen.answer(self._asked(job), job.arrived))
+        except Exception as error:
+            self._fail(job, error)
+
+    def _decode(self, group: Sequence[tuple[Job, Question]]) -> None:
+        """Refine questions together; should that fail, each on its own."""
+        group = [(job, question) for job, question in group if self._wanted(job)]
+        if not group:
+            return
+        jobs = [job for job, _ in group]
+        try:
+            results = answer_together([q for _, q in group], time.perf_counter())
+        except Exception as error:
+            alone = {id(job): question for job, question in group}
+            self._separate(jobs, error, lambda js: self._decode([(j, alone[id(j)]) for j in js]))
+            return
+        for job, result in zip(jobs, results, strict=True):
+            self._succeed(job, result)
+
+    def _separate(
+        self, jobs: Sequence[Job], error: Exception, again: Callable[[list[Job]], None]
+    ) -> None:
+        """Find the one that hurts the others."""
+        if len(jobs) == 1:
+            self._fail(jobs[0], error)
+            return
+        for job in jobs:
+            again([job])
+
+    def _wanted(self, job: Job) -> bool:
+        """Whether there is still work to do for a job; if not, it is told why."""
+        obstacle = None if job.answer.done() else job.obstacle()
+        if obstacle is not None:
+            self._fail(job, obstacle)
+        return not job.answer.done()
+
+    def _succeed(self, job: Job, result: Result) -> None:
+        obstacle = job.obstacle() if job.left or job.expires < time.perf_counter() else None
+        if obstacle is not None:
+            self._fail(job, obstacle)
+            return
+        self.metrics.ink("answered")
+        _settle(job, replace(result, seconds=time.perf_counter() - job.arrived))
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        outcome = "refused" if isinstance(error, GryphoneError) else "failed"
+        if isinstance(error, Left):
+            outcome = "left"
+        elif isinstance(error, Problem):
+            outcome = "late"
+        elif outcome == "failed":
+            log.error("recognition failed", exc_info=error)
+        self.metrics.ink(outcome)
+        _settle(job, error)
+
+
+def _settle(job: Job, outcome: Result | Exception) -> None:
+    # A future that its waiter cancelled takes no result.
+    if not job.answer.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, Result):
+        job.answer.set_result(outcome)
+    else:
+        job.answer.set_exception(outcome)
+
+
+def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:
+    """Questions that one decode can answer: equal steps and seed, bounded work."""
+
+    def kind(item: tuple[Job, Question]) -> tuple[int, int, str]:
+        ask = item[1].ask
+        return ask.total_steps, ask.seed, ask.method
+
+    for _, same in itertools.groupby(sorted(questions, key=kind), key=kind):
+        group: list[tuple[Job, Question]] = []
+        work = 0
+        for item in same:
+            more = item[1].ask.total_steps * item[1].ask.decodes
+            if group and work + more > WORK:
+                yield group
+                group, work = [], 0
+            group.append(item)
+            work += more
+        yield group

@@ -1,0 +1,202 @@
+"""From the bytes of a request to ink: runs in the readers' threads, keeps everything in memory."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import numpy as np
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from gryphone.errors import InkError
+from gryphone.ink import Ink, read_inkml, read_strokes
+from gryphone.photo.decode import open_picture
+from gryphone.server.errors import Problem, one_line
+from gryphone.server.schemas import Options, parse_options, parse_request
+from gryphone.server.settings import Settings
+
+JSON, FORM = "application/json", "multipart/form-data"
+MOST_PARTS = 8
+# Pillow knows formats that run other programs or write files; these are read in memory.
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was sent: its ink, the size of the image it came from, and how to read it."""
+
+    ink: Ink
+    options: Options
+    size: tuple[int, int] | None = None
+    sent: bool = False  # the client knows the strokes: they are its own
+
+
+@dataclass
+class Part:
+    """One field of a form."""
+
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    data: bytearray = field(default_factory=bytearray)
+
+
+def media_type(header: str) -> str:
+    """The bare media type of a Content-Type header, if a request may have it."""
+    kind = header.partition(";")[0].strip().lower()
+    if kind not in (JSON, FORM):
+        shown = one_line(kind, 60) or "no content type"
+        raise Problem(415, "bad_type", f"{shown} is not accepted; send {JSON} or {FORM}")
+    return kind
+
+
+def read_request(body: bytes, content_type: str, settings: Settings) -> Reading:
+    """The ink and the options of a request."""
+    if media_type(content_type) == JSON:
+        request = parse_request(body)
+        if request.inkml:
+            data = request.inkml.encode(errors="replace")
+            ink = read_inkml(data, name="ink", limits=settings.ink)
+            return _checked(Reading(ink, request.options), settings)
+        ink = read_strokes(request.strokes, name="ink", limits=settings.ink)
+        return _checked(Reading(ink, request.options, sent=True), settings)
+    parts = read_form(body, content_type)
+    if "file" not in parts:
+        raise Problem(422, "bad_form", "file: is missing; upload an image or ink under that name")
+    unknown = sorted(set(parts) - {"file", "options"})
+    if unknown:
+        raise Problem(422, "bad_form", one_line(f"{unknown[0]}: is no field of this form", 100))
+    options = Options()
+    if "options" in parts:
+        options = parse_options(bytes(parts["options"].data))
+    ink, size = read_file(bytes(parts["file"].data), _file_name(parts["file"]), settings)
+    return _checked(Reading(ink, options, size), settings)
+
+
+def read_file(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[int, int] | None]:
+    """Ink of a file's content, whose kind is told from its first bytes, and the image's size."""
+    if not data.strip():
+        raise InkError(f"{name}: is empty; there is nothing to read")
+    start = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start == b"<":
+        return read_inkml(data, name=name, limits=settings.ink), None
+    if start in (b"[", b"{"):
+        return read_strokes(data, name=name, limits=settings.ink), None
+    return read_photo(data, name, settings)
+
+
+def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[int, int]]:
+    """Ink of an image, traced."""
+    from gryphone.photo import read_image
+
+    _check_image(data, name, settings.megapixels)
+    picture = open_picture(data, name)
+    return read_image(picture.image, name=name), picture.size
+
+
+def _check_image(data: bytes, name: str, megapixels: int) -> None:
+    """Refuse by the header alone, before any pixel is decoded."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+    except Image.DecompressionBombError:
+        raise InkError(f"{name}: more than {megapixels} megapixels; shrink the image") from None
+    except Exception as error:  # Pillow's parsers raise what they like on damaged headers
+        raise InkError(
+            f"{name}: not an image that can be read; use {', '.join(FORMATS)}"
+        ) from error
+    if width * height > megapixels * 1_000_000:
+        raise InkError(
+            f"{name}: {width} x {height} is {width * height / 1e6:.0f} megapixels, the limit is "
+            f"{megapixels}; shrink the image"
+        )
+
+
+def _checked(reading: Reading, settings: Settings) -> Reading:
+    """Refuse ink whose drawing would cost far more than writing costs: a scribble without end."""
+    ink = reading.ink
+    left, top, right, bottom = ink.bounds
+    longest = max(right - left, bottom - top)
+    length = sum(float(np.hypot(*np.diff(s, axis=0).T).sum()) for s in ink.strokes)
+    if length > settings.path * longest:
+        raise InkError(
+            f"{ink.id}: the strokes are {length / longest:.0f} times as long as the ink is wide, "
+            f"the limit is {settings.path}; this is no writing"
+        )
+    return reading
+
+
+def read_form(body: bytes, content_type: str) -> dict[str, Part]:
+    """The fields of a multipart body by name. Nothing leaves memory, unlike Starlette's forms."""
+    _, parameters = parse_options_header(content_type.encode("latin-1", "replace"))
+    boundary = parameters.get(b"boundary", b"")
+    if not boundary or len(boundary) > 200:
+        raise Problem(400, "bad_form", "the Content-Type has no usable boundary")
+    form = _Form()
+    try:
+        parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise Problem(400, "bad_form", one_line(f"broken form: {error}")) from None
+    if not form.ended:
+        raise Problem(400, "bad_form", "broken form: it ends before its closing boundary")
+    return form.parts
+
+
+class _Form:
+    """Collects what the parser finds."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Part] = {}
+        self.part = Part()
+        self.name, self.value = b"", b""
+        self.count = 0
+        self.ended = False
+
+    def callbacks(self) -> dict[str, object]:
+        names = "part_begin part_data header_field header_value header_end headers_finished end"
+        return {f"on_{name}": getattr(self, name) for name in names.split()}
+
+    def part_begin(self) -> None:
+        self.part = Part()
+        self.count += 1
+        if self.count > MOST_PARTS:
+            raise Problem(413, "too_large", f"more than {MOST_PARTS} fields in one form")
+
+    def header_field(self, data: bytes, start: int, end: int) -> None:
+        self.name += data[start:end]
+
+    def header_value(self, data: bytes, start: int, end: int) -> None:
+        self.value += data[start:end]
+
+    def header_end(self) -> None:
+        self.part.headers[self.name.lower()] = self.value
+        self.name, self.value = b"", b""
+
+    def headers_finished(self) -> None:
+        name = _disposition(self.part).get(b"name", b"").decode("utf-8", "replace")
+        if not name:
+            raise Problem(400, "bad_form", "a field of the form has no name")
+        if name in self.parts:
+            raise Problem(422, "bad_form", one_line(f"{name}: is in the form twice", 100))
+        self.parts[name] = self.part
+
+    def part_data(self, data: bytes, start: int, end: int) -> None:
+        self.part.data += data[start:end]
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def _disposition(part: Part) -> dict[bytes, bytes]:
+    return parse_options_header(part.headers.get(b"content-disposition", b""))[1]
+
+
+def _file_name(part: Part) -> str:
+    """What to call an upload in answers and errors: the client's name for it, made harmless."""
+    given = _disposition(part).get(b"filename", b"").decode("utf-8", "replace")
+    name = PurePath(given.replace("\\", "/")).name
+    return one_line(name, 80).strip() or "upload"

@@ -1,0 +1,100 @@
+"""Run the application under uvicorn: one process, one model."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gryphone.errors import ConfigError
+from gryphone.server.app import create_app
+from gryphone.server.settings import Settings
+
+BACKLOG = 256
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The bound socket, or one line that says why there is none."""
+    where = f"{settings.host}:{settings.port}"
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((settings.host, settings.port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"{where} is in use; choose another --port, or 0") from error
+        raise ConfigError(f"{where} cannot be used: {error.strerror or error}") from error
+    return sock
+
+
+def patient(seconds: float) -> type[H11Protocol]:
+    """uvicorn's protocol with a time limit on the headers, which it does not have itself."""
+
+    class Patient(H11Protocol):
+        """Closes a connection that sends no complete request in time."""
+
+        waiting: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            idle = self.cycle is None or self.cycle.response_complete
+            if not idle:
+                self._stop_waiting()
+            elif self.waiting is None:  # a second request on the connection has begun
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def _wait(self) -> None:
+            self.waiting = self.loop.call_later(seconds, self.transport.close)
+
+        def _stop_waiting(self) -> None:
+            if self.waiting is not None:
+                self.waiting.cancel()
+                self.waiting = None
+
+    return Patient
+
+
+def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
+    """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
+    sock = listen(settings)
+    host, port = sock.getsockname()[:2]
+    app = create_app(settings)
+    engine = app.state.service.engine
+    config = uvicorn.Config(
+        app,
+        http=patient(settings.header_seconds),
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,  # no addresses, no paths: nothing of the users is kept
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=int(settings.seconds) + 5,
+        backlog=BACKLOG,
+    )
+    server = uvicorn.Server(config)
+
+    def fail() -> None:
+        server.should_exit = True
+
+    engine.on_failure = fail
+    shown = f"[{host}]" if ":" in host else host
+    engine.on_ready = lambda: ready(f"http://{shown}:{port}/")
+    server.run(sockets=[sock])
+    if engine.failure is not None:
+        raise engine.failure

@@ -1,0 +1,279 @@
+"""What goes over the wire, checked by pydantic and described by OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gryphone.ink import LARGEST_COORDINATE
+from gryphone.options import MOST_STEPS, Ask
+from gryphone.result import Result
+from gryphone.server.errors import Problem, one_line
+
+# What one question may ask for. Work grows with steps times samples.
+MOST = {
+    "steps": MOST_STEPS,
+    "deadline_ms": 60_000,
+    "n_best": 10,
+    "samples": 16,
+    "locks": 150,
+    "hint": 1_000,
+    "allowed": 1_000,
+    "alternatives": 20,
+    "symbols": 150,
+}
+M = TypeVar("M", bound=BaseModel)
+_NAME = 32  # characters of the longest symbol or modifier
+
+Name = Annotated[str, Field(min_length=1, max_length=_NAME)]
+Entry = Annotated[str, Field(max_length=_NAME)]
+Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,2})$")]
+Row = Annotated[list[Entry], Field(min_length=1, max_length=2)]
+Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
+Point = Annotated[list[Number], Field(min_length=2, max_length=3)]
+Stroke = Annotated[list[Point], Field(min_length=1)]
+
+STROKES: Any = [[[10, 10], [30, 50]], [[30, 10], [10, 50]], [[40, 2], [48, 2], [48, 10], [40, 14]]]
+
+
+class Strict(BaseModel):
+    """No silent conversions, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Options(Strict):
+    """How to recognise; everything is optional."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"steps": 10, "n_best": 3, "lock": {"0": "x"}}]}
+    )
+
+    steps: int | None = Field(
+        default=None, ge=1, le=MOST["steps"], description="Refinement steps (10)."
+    )
+    deadline_ms: float | None = Field(
+        default=None,
+        ge=1,
+        le=MOST["deadline_ms"],
+        description="As many steps as fit into this time.",
+    )
+    seed: int = Field(default=0, ge=0, lt=2**53, description="The same seed gives the same answer.")
+    n_best: int = Field(default=1, ge=1, le=MOST["n_best"], description="Whole answers to list.")
+    samples: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST["samples"],
+        description="Independent decodes (1, or 5 for n_best).",
+    )
+    lock: dict[Position, Name | Row] = Field(
+        default_factory=dict,
+        max_length=MOST["locks"],
+        description="Position to the symbol, or [symbol, modifier], that must stand there.",
+    )
+    hint: str | None = Field(
+        default=None,
+        max_length=MOST["hint"],
+        description="LaTeX with holes: ? is one symbol, ... any run.",
+    )
+    allowed: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST["allowed"],
+        description="The only symbols to use.",
+    )
+    remask: list[Annotated[int, Field(ge=0, lt=1000)]] = Field(
+        default_factory=list,
+        max_length=MOST["symbols"],
+        description="Positions of `given` (or of a first answer) to solve again.",
+    )
+    given: list[Row] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST["symbols"],
+        description="An earlier answer: [symbol, modifier] of each of its symbols.",
+    )
+    alternatives: int = Field(
+        default=5,
+        ge=0,
+        le=MOST["alternatives"],
+        description="Other symbols to list for each position.",
+    )
+    boxes: bool = Field(default=True, description="Say where each symbol sits.")
+    ink: bool = Field(default=False, description="Send back the strokes that were read.")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Options:
+        if self.hint is not None and (self.remask or self.given is not None):
+            raise ValueError("a hint and remask cannot be combined; give one of them")
+        return self
+
+    def ask(self, given: Result | None) -> Ask:
+        """The question in the recogniser's own words."""
+        return Ask(
+            steps=self.steps,
+            deadline_ms=self.deadline_ms,
+            seed=self.seed,
+            n_best=self.n_best,
+            samples=self.samples,
+            lock={int(place): value for place, value in self.lock.items()},
+            hint=self.hint,
+            remask=tuple(self.remask),
+            given=given,
+            allowed=self.allowed,
+            alternatives=self.alternatives,
+            boxes=self.boxes,
+        )
+
+
+class InkRequest(Strict):
+    """Ink to read: strokes as a pen recorded them, y growing downwards, or an InkML document."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["strokes"]}, {"required": ["inkml"]}],
+            "examples": [
+                {"strokes": STROKES, "options": {"steps": 10}},
+                {"inkml": "<ink><trace>10 10, 30 50</trace><trace>30 10, 10 50</trace></ink>"},
+            ],
+        }
+    )
+
+    strokes: list[Stroke] = Field(
+        default_factory=list,
+        min_length=1,
+        description=f"[x, y] or [x, y, time] points; |x|, |y| up to {LARGEST_COORDINATE:g}.",
+    )
+    inkml: str = Field(default="", min_length=1)
+    options: Options = Field(default_factory=Options)
+
+    @model_validator(mode="after")
+    def _one(self) -> InkRequest:
+        if ("strokes" in self.model_fields_set) == ("inkml" in self.model_fields_set):
+            raise ValueError("give either strokes or inkml")
+        return self
+
+
+class Upload(BaseModel):
+    """The form of an upload."""
+
+    file: bytes = Field(
+        json_schema_extra={"format": "binary"},
+        description="PNG, JPEG, WebP, TIFF or BMP image, InkML, or strokes JSON.",
+    )
+    options: str = Field(default="{}", description="Options as JSON text.")
+
+
+class SymbolAnswer(BaseModel):
+    """One symbol of the answer."""
+
+    position: int
+    symbol: str
+    modifier: str
+    confidence: float
+    alternatives: list[tuple[str, float]]
+    box: tuple[float, float, float, float] | None
+    strokes: list[int] = Field(description="Indices into the strokes that were read.")
+    span: tuple[int, int] = Field(description="[start, end) of its own glyph in `latex`.")
+
+
+class WeighedAnswer(BaseModel):
+    """A whole answer and its weight."""
+
+    latex: str
+    weight: float
+
+
+class InkAnswer(BaseModel):
+    """The strokes that were read."""
+
+    strokes: list[list[list[float]]]
+
+
+class Answer(BaseModel):
+    """A recognised formula."""
+
+    file: str
+    latex: str
+    tokens: list[str]
+    confidence: float
+    symbols: list[SymbolAnswer]
+    n_best: list[WeighedAnswer]
+    steps: int
+    seconds: float
+    seed: int
+    warnings: list[str]
+    mathml: str | None
+    size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
+    ink: InkAnswer | None = Field(
+        default=None, description="Absent where the client sent the strokes."
+    )
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is none."""
+
+    error: ErrorDetail
+
+
+class VocabularyAnswer(BaseModel):
+    """Sizes of the vocabularies."""
+
+    symbols: int
+    modifiers: int
+
+
+class ModelAnswer(BaseModel):
+    """What is served, and what a request may ask for."""
+
+    name: str
+    version: str
+    parameters: int
+    vocabulary: VocabularyAnswer
+    symbols: list[str]
+    max_steps: int
+    limits: dict[str, float]
+
+
+class Health(BaseModel):
+    """Alive, or ready."""
+
+    status: Literal["ok", "loading", "stopping"]
+
+
+def parse_request(body: bytes) -> InkRequest:
+    """The JSON body of a request."""
+    return _checked(InkRequest, body, "the body")
+
+
+def parse_options(text: bytes) -> Options:
+    """The `options` part of a form."""
+    return _checked(Options, text, "options")
+
+
+def _checked(model: type[M], text: bytes, what: str) -> M:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise _problem(error, what) from None
+
+
+def _problem(error: ValidationError, what: str) -> Problem:
+    """The first few complaints in one line; never the values, which may be a whole ink."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    if found[0]["type"] == "json_invalid":
+        return Problem(400, "bad_json", one_line(f"{what} is not JSON: {found[0]['msg']}"))
+    lines = []
+    for item in found[:3]:
+        place = ".".join(str(part) for part in item["loc"][:6]) or what
+        lines.append(f"{place}: {item['msg'].removeprefix('Value error, ')}")
+    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+    return Problem(422, "bad_options", one_line("; ".join(lines) + more))

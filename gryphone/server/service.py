@@ -1,0 +1,269 @@
+"""One request from its body to its answer: read, queue, wait, render."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gryphone.errors import GryphoneError
+from gryphone.hints import token_id
+from gryphone.options import Ask, Step
+from gryphone.recognize import Recognizer
+from gryphone.result import Result
+from gryphone.server.engine import Engine, Job, Left
+from gryphone.server.errors import Problem, problem_of
+from gryphone.server.house import House, Visit
+from gryphone.server.metrics import Metrics
+from gryphone.server.reading import FORM, Reading, media_type, read_request
+from gryphone.server.schemas import Options
+from gryphone.server.settings import Settings
+
+T = TypeVar("T")
+Event = Step | Future[Result]
+
+
+class Service:
+    """What the routes call."""
+
+    def __init__(self, settings: Settings, recognizer: Recognizer | None = None) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.house = House(settings)
+        self.engine = Engine(settings, self.metrics, recognizer, lambda: self.house.reading)
+        # Tracing an image takes a second at worst; it must not hold up small requests.
+        self.readers = ThreadPoolExecutor(settings.readers, "gryphone-reader")
+        self.metrics.watch("gryphone_requests_inside", "Requests inside.", self.house, "inside")
+        self.metrics.watch("gryphone_streams", "Open event streams.", self.house, "streams")
+        self.metrics.watch("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
+
+    async def close(self) -> None:
+        """Finish what is running."""
+        self.house.closing = True
+        await asyncio.to_thread(self.engine.close, self.settings.seconds)
+        self.readers.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def recognizer(self) -> Recognizer:
+        """The loaded model, or a Problem."""
+        if not self.engine.ready.is_set() or self.engine.recognizer is None:
+            raise Problem(503, "loading", "the model is being loaded; try again in 2 s", 2)
+        return self.engine.recognizer
+
+    async def recognize(self, request: Request) -> bytes:
+        """The answer to one request, as JSON."""
+        visit = Visit(self.house)
+        try:
+            reading, job = await self._start(request, None)
+            result = await self._answer(request, job)
+            return await asyncio.to_thread(render, reading, result)
+        finally:
+            visit.close()
+
+    async def stream(self, request: Request) -> StreamingResponse:
+        """The same, step by step. What fails before the first step has a status of its own."""
+        visit = Visit(self.house, stream=True)
+        job: Job | None = None
+
+        def close() -> None:
+            visit.close()
+            if job is not None:
+                job.leave()
+
+        try:
+            events: asyncio.Queue[Event] = asyncio.Queue()
+            reading, job = await self._start(request, events)
+            first = await _or_gone(request, events.get())
+            if isinstance(first, Future):
+                first.result()
+            return Closing(_events(first, events, reading), close)
+        except BaseException:
+            close()
+            raise
+
+    async def _start(
+        self, request: Request, events: asyncio.Queue[Event] | None
+    ) -> tuple[Reading, Job]:
+        """Read a request and queue its question."""
+        began = time.perf_counter()
+        recognizer = self.recognizer
+        reading = await self._read(request)
+        ask = question(recognizer, reading.options)
+        job = Job(reading.ink, ask, began, began + self.settings.seconds)
+        if events is not None:
+            put = _from_thread(events)
+            job.emit = put
+            job.answer.add_done_callback(put)
+        self.engine.submit(job)
+        self.house.pace = self.engine.pace
+        return reading, job
+
+    async def _read(self, request: Request) -> Reading:
+        content_type = request.headers.get("content-type", "")
+        kind = media_type(content_type)
+        self.house.reading += 1
+        try:
+            body = await self._body(request)
+            pool = self.readers if kind == FORM else None
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(pool, read_request, body, content_type, self.settings)
+            done, _ = await asyncio.wait({work}, timeout=self.settings.read_seconds)
+            if not done:
+                self._abandon(work)
+                raise Problem(
+                    504,
+                    "slow_ink",
+                    f"the ink could not be read within {self.settings.read_seconds:g} s",
+                )
+            return work.result()
+        finally:
+            self.house.reading -= 1
+
+    def _abandon(self, work: asyncio.Future[Reading]) -> None:
+        """A thread cannot be stopped: it keeps its place in the house until it is done."""
+        if work.cancel():
+            return
+        self.house.overdue += 1
+
+        def done(_: asyncio.Future[Reading]) -> None:
+            self.house.overdue -= 1
+
+        work.add_done_callback(done)
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self.settings.body_seconds):
+                return await request.body()
+        except TimeoutError:
+            raise Problem(
+                408,
+                "slow_body",
+                f"the body did not arrive within {self.settings.body_seconds:g} s",
+            ) from None
+
+    async def _answer(self, request: Request, job: Job) -> Result:
+        try:
+            return await _or_gone(request, asyncio.wrap_future(job.answer))
+        except Left:
+            raise ClientDisconnect from None
+        finally:
+            job.leave()
+
+
+def question(recognizer: Recognizer, options: Options) -> Ask:
+    """Options in the recogniser's own words."""
+    given = None
+    if options.given is not None:
+        streams = len(recognizer.tokenizer.vocabularies)
+        ids = []
+        for place, row in enumerate(options.given):
+            if len(row) != streams:
+                raise Problem(
+                    422, "bad_options", f"given.{place}: {len(row)} entries, {streams} are needed"
+                )
+            where = f"given.{place}"
+            ids.append([token_id(recognizer.tokenizer, s, t, where) for s, t in enumerate(row)])
+        rows = np.array(ids, dtype=np.int64)
+        given = Result("", (), 0.0, (), (), 0, 0.0, 0, ids=rows)
+    return options.ask(given)
+
+
+async def _or_gone(request: Request, work: Awaitable[T]) -> T:
+    """What `work` brings, unless the client leaves first."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_departure(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _departure(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _from_thread(events: asyncio.Queue[Event]) -> Callable[[Any], None]:
+    """How the model's thread puts an event."""
+    loop = asyncio.get_running_loop()
+
+    def put(event: Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+    return put
+
+
+async def _events(
+    first: Event, events: asyncio.Queue[Event], reading: Reading
+) -> AsyncIterator[bytes]:
+    """Server-sent events up to the result or the error."""
+    event = first
+    while isinstance(event, Step):
+        yield _event("step", _step(event))
+        event = await events.get()
+    try:
+        yield (
+            b"event: result\ndata: "
+            + await asyncio.to_thread(render, reading, event.result())
+            + b"\n\n"
+        )
+    except Exception as error:
+        yield _event("error", problem_of(error).body())
+
+
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "number": step.number,
+        "total": step.total,
+        "latex": step.latex,
+        "rows": [list(row) for row in step.rows],
+        "masked": list(step.masked),
+    }
+
+
+class Closing(StreamingResponse):
+    """A stream that cleans up even if it was never begun."""
+
+    def __init__(self, content: AsyncIterator[bytes], close: Callable[[], None]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(content, media_type="text/event-stream", headers=headers)
+        self.close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send, and clean up."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.close()
+
+
+def render(reading: Reading, result: Result) -> bytes:
+    """The answer as JSON."""
+    data = result.to_dict()
+    try:
+        data["mathml"] = result.mathml
+    except GryphoneError as error:
+        data["mathml"] = None
+        data["warnings"].append(str(error))
+    data["size"] = None if reading.size is None else list(reading.size)
+    if reading.options.ink or not reading.sent:
+        data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.ink.strokes]}
+    return json.dumps(data, ensure_ascii=False).encode()

@@ -1,0 +1,84 @@
+"""How a server is run: every limit in one place, checked once, where it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gryphone.errors import ConfigError
+from gryphone.ink import Limits
+
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server may use. Sizes are bytes unless the name says otherwise, times seconds.
+
+    queue: requests in the house, from the moment their body is read. batch: inks that go through
+    the encoder together. linger: how long a batch waits for requests that are still being read.
+    readers: threads that trace images. streams: event streams at a time. seconds: the most a
+    request may take in all; read_seconds for reading its ink, body_seconds for sending its body,
+    header_seconds for sending its headers. buffer: bodies that are held at a time, all together.
+    path: length of all strokes together, in longer sides of the ink.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    weights: Path | None = None
+    device: str = "cpu"
+    threads: int | None = None  # of PyTorch; None leaves its own choice
+    api_key: str | None = None
+    cors: tuple[str, ...] = ()
+    queue: int = 64
+    batch: int = 8
+    linger: float = 0.003
+    readers: int = 2
+    streams: int = 16
+    seconds: float = 30.0
+    read_seconds: float = 10.0
+    body_seconds: float = 15.0
+    header_seconds: float = 10.0
+    body: int = 16 << 20
+    buffer: int = 256 << 20
+    megapixels: int = 32
+    strokes: int = 2_000
+    points: int = 100_000
+    path: int = 1_000
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and field.name not in ("port", "linger"):
+                self._above(field.name, value)
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
+        if self.linger < 0:
+            raise ConfigError(f"linger is {self.linger}; it must be 0 or more")
+        if self.api_key is not None and not (
+            self.api_key.isascii() and self.api_key.isprintable() and len(self.api_key) >= 8
+        ):
+            raise ConfigError("the API key must be 8 or more printable ASCII characters")
+        for origin in self.cors:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ConfigError(
+                    f"CORS origin {origin!r} is none; write it as https://example.org, or *"
+                )
+
+    @staticmethod
+    def _above(name: str, value: float) -> None:
+        if not value > 0:
+            raise ConfigError(f"{name} is {value}; it must be above 0")
+
+    @property
+    def ink(self) -> Limits:
+        """What the readers of ink accept."""
+        return Limits(self.body, self.strokes, self.points)
+
+    @property
+    def exposed(self) -> bool:
+        """Whether others than this machine can ask, without a key."""
+        return self.host not in LOOPBACK and self.api_key is None
