@@ -79,8 +79,7 @@ def answer_together(
     results, first = [], 0
     for q in questions:
         own = decodes[first : first + q.ask.decodes]
-        known = None if q.constraint is None else q.constraint.shown
-        results.append(_result(q.encoded, q.ask, own, seconds, known))
+        results.append(_result(q, own, seconds))
         first += q.ask.decodes
     return results
 
@@ -185,15 +184,10 @@ def project(recognizer: Recognizer, decoded: Decoded) -> Decoded:
     return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, LOWEST))
 
 
-def _result(
-    encoded: Encoded,
-    ask: Ask,
-    raw: Sequence[Decoded],
-    seconds: float,
-    known: np.ndarray | None = None,
-) -> Result:
-    """Vote, weigh and place; what the user `known` (canvas,) gave is not doubted."""
+def _result(question: Question, raw: Sequence[Decoded], seconds: float) -> Result:
+    """Vote, weigh and place; what the user gave is not doubted."""
     began = time.perf_counter()
+    encoded, ask, constraint = question.encoded, question.ask, question.constraint
     recognizer = encoded.looked.recognizer
     decodes = [project(recognizer, d) for d in raw]
     votes: dict[bytes, list[Decoded]] = {}
@@ -204,8 +198,8 @@ def _result(
     facts = recognizer.checkpoint.facts
     share = len(groups[0]) / len(decodes)
     seen = witnesses(best.ids, groups[0], decodes)
-    if known is not None:
-        seen[known[: len(seen)]] = 0
+    if constraint is not None:
+        seen[constraint.shown[: len(seen)]] = 0
     best = replace(best, distributions=tuple(hidden_distributions(best)))
     whole = float(calibrated(whole_features(seen, share), facts, "whole"))
     each = calibrated(symbol_features(seen), facts, "symbol")
@@ -230,6 +224,10 @@ def _result(
     warnings = []
     if len(best.ids) >= recognizer.checkpoint.config.length - 1:
         warnings.append("the formula may be longer than the model's canvas")
+    broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
+    if broken:  # what is well-formed comes first
+        places = ", ".join(map(str, broken))
+        warnings.append(f"no well-formed formula has what was asked for at position {places}")
     if whole < 0.1:
         warnings.append("this may be no formula, or one that the model cannot read")
     return Result(

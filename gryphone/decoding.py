@@ -106,6 +106,15 @@ class Constraint:
         sure = np.stack([o.sum(1) == 1 for o in self.options], 1).all(1)
         return np.where((sure & self.shown)[:, None], ids, mask_id)
 
+    def broken(self, ids: np.ndarray, pad_id: int) -> list[int]:
+        """The places where an answer (n, S) has something else than was asked for."""
+        n = len(ids)  # an answer is never longer than the canvas that `options` describe
+        wrong = ~self.options[0][:, pad_id]
+        wrong[:n] = False
+        for stream, options in enumerate(self.options):
+            wrong[:n] |= ~options[np.arange(n), ids[:, stream]]
+        return [int(place) for place in np.flatnonzero(wrong)]
+
     def least(self, pad_id: int) -> int:
         """How many places cannot be PAD: the shortest answer."""
         needed = np.flatnonzero(~self.options[0][:, pad_id])

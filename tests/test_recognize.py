@@ -138,6 +138,14 @@ def test_lock_keeps_symbols(encoded) -> None:
     assert is_valid(result.latex)
 
 
+def test_what_cannot_be_met_is_said(encoded) -> None:
+    note = "no well-formed formula has what was asked for at position 0"
+    assert note not in encoded.decode(lock={0: "x"}).warnings
+    result = encoded.decode(lock={0: ("x", "}")})  # closes what was never opened
+    assert is_valid(result.latex)
+    assert note in result.warnings
+
+
 def test_hint_holds(encoded) -> None:
     assert encoded.decode(hint=r"\frac{?}{x}").latex.startswith(r"\frac{")
     assert encoded.decode(hint=r"\frac{?}{x}").latex.endswith("}{x}")
