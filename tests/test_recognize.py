@@ -141,7 +141,7 @@ def test_lock_keeps_symbols(encoded) -> None:
 def test_what_cannot_be_met_is_said(encoded) -> None:
     note = "no well-formed formula has what was asked for at position 0"
     assert note not in encoded.decode(lock={0: "x"}).warnings
-    result = encoded.decode(lock={0: ("x", "}")})  # closes what was never opened
+    result = encoded.decode(lock={0: ("x", "^{}}}")})  # closes what was never opened
     assert is_valid(result.latex)
     assert note in result.warnings
 
