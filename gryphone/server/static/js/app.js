@@ -78,7 +78,7 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
     pad.fit();
   } else if (question.photo) {
     strokes = question.photo.traced = data.ink.strokes.map((points) => ({ points }));
-    pad.redraw();
+    showTools();
   }
   incoming = null;
   const moved = question.inkml !== undefined; // boxes are in the file's own units then
@@ -221,7 +221,8 @@ function useTool(tool) {
 
 function openSnapshot(snapshot) {
   writing = null;
-  drawing.open(snapshot);
+  const { photo } = snapshot;
+  drawing.open({ ...BLANK, ...snapshot, pen: photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN) });
   pad.fit();
 }
 
@@ -229,7 +230,7 @@ async function openFile(file) {
   try {
     const kind = kindOf(file);
     if (kind === "inkml") openInkml(await file.text());
-    else if (kind === "photo") openSnapshot({ strokes: null, photo: await readPhoto(file), pen: PEN });
+    else if (kind === "photo") openSnapshot({ strokes: null, photo: await readPhoto(file) });
     else throw new Error(`${file.name} is neither a picture nor InkML.`);
   } catch (error) {
     showNotice(error.message);
@@ -265,8 +266,16 @@ function select(position) {
   selected = position;
   refresh();
   if (position === null) return;
+  pad.reveal(coveredPaper());
   const { symbol, confidence } = answer.data.symbols[position];
   $("live").textContent = `${spoken(symbol)}, ${percent(confidence)} sure, selected.`;
+}
+
+/** On a phone the inspector lies over the lower part of the paper. */
+function coveredPaper() {
+  const inspector = $("inspector");
+  if (getComputedStyle(inspector).position !== "fixed") return 0;
+  return Math.max(0, $("pad").getBoundingClientRect().bottom - inspector.getBoundingClientRect().top);
 }
 
 function lock({ position, symbol }) {
@@ -363,7 +372,7 @@ $("file").addEventListener("change", () => {
 });
 acceptDrops(openFile, openInkml, $("drop"));
 const historyDialog = new HistoryDialog(history, ({ strokes, pen }) => {
-  openSnapshot({ ...BLANK, pen, strokes: strokes.map((points) => ({ points })) });
+  openSnapshot({ pen, strokes: strokes.map((points) => ({ points })) });
 });
 const toggleTheme = installTheme(() => pad.redraw());
 
@@ -382,7 +391,8 @@ installKeys(
   [
     ["Write", [
       ["mod+z", "Undo", actions.undo],
-      ["mod+shift+z mod+y", "Redo", actions.redo],
+      ["mod+shift+z", "Redo", actions.redo],
+      ["mod+y", null, actions.redo],
       ["p", "Pen", () => useTool("pen")],
       ["e", "Erase strokes", () => useTool("eraser")],
       ["h", "Move the paper (or hold space)", () => useTool("hand")],
@@ -391,7 +401,7 @@ installKeys(
     ]],
     ["Read", [
       ["ArrowLeft ArrowRight", "Previous, next symbol", (key) => step(key === "ArrowLeft" ? -1 : 1)],
-      ["1 2 3 4 5 6", "Lock an alternative", (key) => document.querySelectorAll(".others button")[key - 1]?.click()],
+      ["1 2 3 4 5", "Lock an alternative", (key) => document.querySelectorAll(".others button")[key - 1]?.click()],
       ["l", "Lock or unlock the symbol", () => document.querySelector(".chosen .lock")?.click()],
       ["Delete Backspace", "Erase the symbol's ink", () => eraseInk(selected)],
       ["Escape", "Leave the symbol", () => select(null)],

@@ -9,6 +9,7 @@ const OPTIONS = {
   trust: ({ command }) => command === "\\htmlData", // only the marks that latex.js writes
 };
 const SURE = 0.9; // below this a symbol is tinted
+const SMALLEST = 15; // pixels; a longer formula is scrolled
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Set LaTeX into an element; what KaTeX refuses is shown as it is written. */
@@ -79,11 +80,15 @@ export class FormulaView extends EventTarget {
   #layout() {
     if (!this.#shown) return;
     this.#stage.style.fontSize = "";
-    const room = this.#host.clientWidth;
-    const width = this.#stage.scrollWidth;
-    if (width > room) {
+    const { paddingLeft, paddingTop } = getComputedStyle(this.#host);
+    const [width, height] = [this.#stage.offsetWidth, this.#stage.offsetHeight];
+    const share = Math.min(
+      (this.#host.clientWidth - 2 * parseFloat(paddingLeft)) / width,
+      (this.#host.clientHeight - 2 * parseFloat(paddingTop)) / height,
+    );
+    if (share < 1) {
       const size = parseFloat(getComputedStyle(this.#stage).fontSize);
-      this.#stage.style.fontSize = `${Math.max(16, (size * room) / width - 0.2)}px`;
+      this.#stage.style.fontSize = `${Math.max(SMALLEST, size * share - 0.2)}px`;
     }
     const origin = this.#stage.getBoundingClientRect();
     for (const piece of this.#pieces.values()) {
@@ -99,7 +104,7 @@ export class FormulaView extends EventTarget {
     for (const [position, { elements, rects }] of this.#pieces) {
       const hidden = masked.has(position);
       const sure = confidence[position] ?? 1;
-      const doubt = !hidden && !locked.has(position) && sure < SURE;
+      const doubt = !hidden && !locked.has(position) && selected !== position && sure < SURE;
       for (const element of elements) {
         element.classList.toggle("hidden-glyph", hidden);
         element.classList.toggle("doubt", doubt);
@@ -192,14 +197,14 @@ function box([left, top, right, bottom], classes, position, index) {
   const element = document.createElement("span");
   element.className = ["box", ...classes].join(" ");
   element.dataset.position = position;
-  const pad = 2;
-  const least = (size) => Math.max(size, 7); // a minus sign is a box too
+  const [padX, padY] = [1, 1.5];
+  const least = (size) => Math.max(size, 5); // a minus sign is a box too
   const [width, height] = [least(right - left), least(bottom - top)];
   Object.assign(element.style, {
-    left: `${(left + right - width) / 2 - pad}px`,
-    top: `${(top + bottom - height) / 2 - pad}px`,
-    width: `${width + 2 * pad}px`,
-    height: `${height + 2 * pad}px`,
+    left: `${(left + right - width) / 2 - padX}px`,
+    top: `${(top + bottom - height) / 2 - padY}px`,
+    width: `${width + 2 * padX}px`,
+    height: `${height + 2 * padY}px`,
   });
   if (index === 0 && classes.includes("locked")) element.append(icon("lock"));
   return element;

@@ -48,8 +48,9 @@ function fillHelp(groups) {
   for (const [title, rows] of groups) {
     const list = h("dl", {});
     for (const [keys, what] of rows) {
+      if (!what) continue; // a second way to the same
       const term = h("dt", {});
-      const shown = keys.includes(" 2 ") ? ["1", "…", "6"] : keys.split(" ");
+      const shown = keys.includes(" 2 ") ? ["1", "…", "5"] : keys.split(" ");
       shown.forEach((combination, i) => {
         if (i) term.append(" ");
         const parts = combination === "+" ? ["+"] : combination.split("+");

@@ -34,6 +34,11 @@ export class Pad extends EventTarget {
     on("pointercancel", (event) => this.#cancel(event));
     on("wheel", (event) => this.#wheel(event), { passive: false });
     on("contextmenu", (event) => event.preventDefault());
+    // Writing neither selects text nor drags it along, and ends typing in a field.
+    on("mousedown", (event) => {
+      event.preventDefault();
+      document.activeElement?.blur();
+    });
     new ResizeObserver(() => this.#resize()).observe(canvas);
     drawing.addEventListener("change", () => this.redraw());
   }
@@ -78,6 +83,21 @@ export class Pad extends EventTarget {
     });
   }
 
+  /** Move the paper, no more than needed, so that lit ink is seen above the lowest `covered` pixels. */
+  reveal(covered = 0) {
+    const box = this.#lit.box ?? bounds(this.#lit.strokes);
+    if (!box) return;
+    const { scale, x, y } = this.#view;
+    const shift = (low, high, room) => {
+      const margin = Math.min(24, Math.max(0, (room - (high - low)) / 2));
+      return low < margin ? margin - low : Math.min(0, Math.max(room - margin - high, margin - low));
+    };
+    const [width, height] = this.#size;
+    const dx = shift(box[0] * scale + x, box[2] * scale + x, width);
+    const dy = shift(box[1] * scale + y, box[3] * scale + y, Math.max(60, height - Math.max(covered, 64)));
+    if (dx || dy) this.#setView({ scale, x: x + dx, y: y + dy });
+  }
+
   redraw() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
@@ -96,8 +116,6 @@ export class Pad extends EventTarget {
     }
     if (type === "touch" && this.#isPalm()) return;
     if (type === "mouse" && event.button === 2) return;
-    event.preventDefault();
-    this.#canvas.focus({ preventScroll: true });
     this.#canvas.setPointerCapture(pointerId);
     this.#pointers.set(pointerId, { at, type });
     const fingers = [...this.#pointers.values()].filter((pointer) => pointer.type === "touch");
@@ -290,13 +308,14 @@ export class Pad extends EventTarget {
     }
     const { strokes: lit, box } = this.#lit;
     const gone = this.#gesture?.gone;
-    for (const stroke of lit) drawStroke(c, stroke, pen + 9 / scale, colour("--lit-halo"));
-    if (box) this.#drawBox(box, colour("--lit-halo"));
+    const [bright, halo] = photo ? ["--lit-photo", "--halo-photo"] : ["--lit", "--lit-halo"];
+    for (const stroke of lit) drawStroke(c, stroke, pen + 9 / scale, colour(halo));
+    if (box) this.#drawBox(box, colour(halo));
     for (const stroke of this.#drawing.strokes) {
       const isLit = lit.has(stroke);
       if (untouched && !isLit) continue; // the photo shows it already
       c.globalAlpha = gone?.has(stroke) ? 0.15 : 1;
-      drawStroke(c, stroke, pen, isLit ? colour("--lit") : colour("--ink"));
+      drawStroke(c, stroke, pen, colour(isLit ? bright : "--ink"));
     }
     c.globalAlpha = 1;
     if (this.#gesture?.kind === "draw") drawStroke(c, this.#gesture, pen, colour("--ink"));

@@ -4,7 +4,7 @@ import { $, h, percent } from "./dom.js";
 import { icon, typesetSymbol } from "./formula.js";
 
 const SURE = 0.9;
-const SHOWN = 6; // alternatives, one for each of the keys 1 to 6
+const SHOWN = 5; // alternatives, one for each of the keys 1 to 5
 
 export const spoken = (symbol) => symbol.replace(/^\\/, "").replace(/[{}]/g, " ").trim() || "backslash";
 
@@ -45,7 +45,6 @@ export class SymbolPanel extends EventTarget {
     const focused = this.#chips.contains(document.activeElement);
     const shown = symbols.filter(({ symbol }) => symbol !== "<empty>");
     const entry = shown.some(({ position }) => position === selected) ? selected : shown[0]?.position;
-    this.#chips.hidden = shown.length === 0;
     this.#chips.replaceChildren(
       ...shown.map(({ position, symbol, confidence }) => {
         const locked = locks.has(position);
@@ -93,7 +92,7 @@ export class SymbolPanel extends EventTarget {
       "div",
       { class: "chosen" },
       glyph(symbol, "glyph large"),
-      h("div", {}, h("code", {}, symbol), h("p", { class: "hint" }, locked ? "locked by you" : `${percent(confidence)} sure`)),
+      h("div", {}, h("code", {}, symbol), h("p", { class: "hint" }, locked ? "locked" : `${percent(confidence)} sure`)),
       h(
         "button",
         { type: "button", class: locked ? "lock on" : "lock", "aria-pressed": String(locked), title: "Lock or unlock (L)", onclick: () => this.#emit(locked ? "unlock" : "lock", { position, symbol }) },
