@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint style bench bench-train setup
+.PHONY: demo test lint style bench bench-train setup browser
 
 setup: $(READY)
 
@@ -19,6 +19,13 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/pytest
+
+# Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
+browser:
+	@command -v chromium >/dev/null || \
+	  { sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	    $$sudo apt-get update -q && \
+	    $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; }
 
 lint: $(READY)
 	$(BIN)/ruff check .
