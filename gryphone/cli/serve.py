@@ -65,9 +65,11 @@ def serve(
     def ready(url: str) -> None:
         typer.echo(f"GryphOne is ready at {url} (Ctrl-C stops it)", err=True)
         if _desktop() if open_ is None else open_:
+            import threading
             import webbrowser
 
-            webbrowser.open(url)
+            # Some browsers block until they are closed.
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     run(settings, ready)
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from gryphone.answers import Question, answer_together, prepare
-from gryphone.errors import GryphoneError
+from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.ink import Ink
 from gryphone.options import Ask, Step
 from gryphone.recognize import Encoded, Looked, Recognizer, load
@@ -117,7 +117,9 @@ class Engine:
     def _run(self) -> None:
         try:
             self._load()
-        except GryphoneError as error:
+        except Exception as error:
+            if not isinstance(error, GryphoneError):
+                error = CheckpointError(f"the model does not load: {error}")
             self.failure = error
             self.on_failure()
             return
@@ -125,7 +127,12 @@ class Engine:
         self.on_ready()
         for batch in self._batches():
             began = time.perf_counter()
-            self._answer(batch)
+            try:
+                self._answer(batch)
+            except Exception as error:  # this thread must outlive whatever happens in it
+                for job in batch:
+                    if not job.answer.done():
+                        self._fail(job, error)
             seconds = time.perf_counter() - began
             self.metrics.batch(len(batch), seconds)
             self.pace += 0.2 * (seconds / len(batch) - self.pace)
@@ -185,7 +192,7 @@ class Engine:
                     questions.append((job, prepare(seen, self._asked(job))))
                 except Exception as error:
                     self._fail(job, error)
-        for group in _groups(questions):
+        for group in sorted(_groups(questions), key=_work):  # a heavy one holds up no light one
             self._decode(group)
 
     def _look(self, jobs: Sequence[Job]) -> list[Encoded]:
@@ -280,10 +287,15 @@ def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Jo
         group: list[tuple[Job, Question]] = []
         work = 0
         for item in same:
-            more = item[1].ask.total_steps * item[1].ask.decodes
+            more = _work([item])
             if group and work + more > WORK:
                 yield group
                 group, work = [], 0
             group.append(item)
             work += more
         yield group
+
+
+def _work(group: Sequence[tuple[Job, Question]]) -> int:
+    """Canvases times steps."""
+    return sum(q.ask.total_steps * q.ask.decodes for _, q in group)

@@ -71,9 +71,7 @@ class Guard:
         try:
             async with asyncio.timeout(self.settings.seconds + GRACE):
                 await exchange.serve()
-        except (TimeoutError, asyncio.CancelledError) as error:
-            if not isinstance(error, TimeoutError):
-                raise
+        except TimeoutError:
             await exchange.refuse(
                 Problem(504, "timeout", f"not answered within {self.settings.seconds:g} s")
             )

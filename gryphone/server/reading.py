@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -81,7 +81,9 @@ def read_file(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[in
     if start == b"<":
         return read_inkml(data, name=name, limits=settings.ink), None
     if start in (b"[", b"{"):
-        return read_strokes(data, name=name, limits=settings.ink), None
+        ink = read_strokes(data, name=name, limits=settings.ink)
+        # An id inside the file may be anything; a name that is safe to send back is not.
+        return replace(ink, id=one_line(ink.id, 80), label=None), None
     return read_photo(data, name, settings)
 
 

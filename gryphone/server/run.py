@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gryphone.errors import ConfigError
@@ -69,12 +71,8 @@ def patient(seconds: float) -> type[H11Protocol]:
     return Patient
 
 
-def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
-    """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
-    sock = listen(settings)
-    host, port = sock.getsockname()[:2]
-    app = create_app(settings)
-    engine = app.state.service.engine
+def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+    """A server that still has to be run."""
     config = uvicorn.Config(
         app,
         http=patient(settings.header_seconds),
@@ -87,14 +85,30 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
         timeout_graceful_shutdown=int(settings.seconds) + 5,
         backlog=BACKLOG,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
+    """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
+    from PIL import Image
+
+    sock = listen(settings)
+    # The size of an image is checked by our own limit.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    app = create_app(settings)
+    server, engine = make_server(settings, app), app.state.service.engine
 
     def fail() -> None:
         server.should_exit = True
 
     engine.on_failure = fail
-    shown = f"[{host}]" if ":" in host else host
-    engine.on_ready = lambda: ready(f"http://{shown}:{port}/")
+    engine.on_ready = lambda: ready(address(sock))
     server.run(sockets=[sock])
     if engine.failure is not None:
         raise engine.failure
+
+
+def address(sock: socket.socket) -> str:
+    """What to type into a browser."""
+    host, port = sock.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -74,6 +74,7 @@ class Options(Strict):
     )
     hint: str | None = Field(
         default=None,
+        min_length=1,
         max_length=MOST["hint"],
         description="LaTeX with holes: ? is one symbol, ... any run.",
     )

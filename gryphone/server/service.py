@@ -42,6 +42,7 @@ class Service:
         self.engine = Engine(settings, self.metrics, recognizer, lambda: self.house.reading)
         # Tracing an image takes a second at worst; it must not hold up small requests.
         self.readers = ThreadPoolExecutor(settings.readers, "gryphone-reader")
+        self.clerks = ThreadPoolExecutor(2, "gryphone-clerk")
         self.metrics.watch("gryphone_requests_inside", "Requests inside.", self.house, "inside")
         self.metrics.watch("gryphone_streams", "Open event streams.", self.house, "streams")
         self.metrics.watch("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
@@ -50,7 +51,8 @@ class Service:
         """Finish what is running."""
         self.house.closing = True
         await asyncio.to_thread(self.engine.close, self.settings.seconds)
-        self.readers.shutdown(wait=False, cancel_futures=True)
+        for pool in (self.readers, self.clerks):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def recognizer(self) -> Recognizer:
@@ -65,7 +67,7 @@ class Service:
         try:
             reading, job = await self._start(request, None)
             result = await self._answer(request, job)
-            return await asyncio.to_thread(render, reading, result)
+            return await self._render(reading, result)
         finally:
             visit.close()
 
@@ -82,10 +84,10 @@ class Service:
         try:
             events: asyncio.Queue[Event] = asyncio.Queue()
             reading, job = await self._start(request, events)
-            first = await _or_gone(request, events.get())
+            first = await _or_gone(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            return Closing(_events(first, events, reading), close)
+            return Closing(self._events(first, events, reading), close)
         except BaseException:
             close()
             raise
@@ -113,29 +115,34 @@ class Service:
         self.house.reading += 1
         try:
             body = await self._body(request)
-            pool = self.readers if kind == FORM else None
-            loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(pool, read_request, body, content_type, self.settings)
-            done, _ = await asyncio.wait({work}, timeout=self.settings.read_seconds)
-            if not done:
+            pool = self.readers if kind == FORM else self.clerks
+            work = pool.submit(read_request, body, content_type, self.settings)
+            try:
+                async with asyncio.timeout(self.settings.read_seconds):
+                    return await asyncio.shield(asyncio.wrap_future(work))
+            except TimeoutError:
                 self._abandon(work)
-                raise Problem(
-                    504,
-                    "slow_ink",
-                    f"the ink could not be read within {self.settings.read_seconds:g} s",
-                )
-            return work.result()
+                seconds = f"{self.settings.read_seconds:g} s"
+                raise Problem(504, "slow_ink", f"the ink was not read within {seconds}") from None
+            except asyncio.CancelledError:
+                self._abandon(work)
+                raise
         finally:
             self.house.reading -= 1
 
-    def _abandon(self, work: asyncio.Future[Reading]) -> None:
+    def _abandon(self, work: Future[Reading]) -> None:
         """A thread cannot be stopped: it keeps its place in the house until it is done."""
-        if work.cancel():
+        if work.cancel() or work.done():
             return
-        self.house.overdue += 1
+        loop, house = asyncio.get_running_loop(), self.house
+        house.overdue += 1
 
-        def done(_: asyncio.Future[Reading]) -> None:
-            self.house.overdue -= 1
+        def release() -> None:
+            house.overdue -= 1
+
+        def done(_: Future[Reading]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(release)
 
         work.add_done_callback(done)
 
@@ -152,11 +159,30 @@ class Service:
 
     async def _answer(self, request: Request, job: Job) -> Result:
         try:
-            return await _or_gone(request, asyncio.wrap_future(job.answer))
+            remaining = job.expires - time.perf_counter()
+            return await _or_gone(request, asyncio.wrap_future(job.answer), remaining)
         except Left:
             raise ClientDisconnect from None
         finally:
             job.leave()
+
+    async def _events(
+        self, first: Event, events: asyncio.Queue[Event], reading: Reading
+    ) -> AsyncIterator[bytes]:
+        """Server-sent events up to the result or the error."""
+        event = first
+        while isinstance(event, Step):
+            yield _event("step", _step(event))
+            event = await events.get()
+        try:
+            answer = await self._render(reading, event.result())
+            yield b"event: result\ndata: " + answer + b"\n\n"
+        except Exception as error:
+            yield _event("error", problem_of(error).body())
+
+    async def _render(self, reading: Reading, result: Result) -> bytes:
+        work = self.clerks.submit(render, reading, result)
+        return await asyncio.wrap_future(work)
 
 
 def question(recognizer: Recognizer, options: Options) -> Ask:
@@ -177,15 +203,17 @@ def question(recognizer: Recognizer, options: Options) -> Ask:
     return options.ask(given)
 
 
-async def _or_gone(request: Request, work: Awaitable[T]) -> T:
-    """What `work` brings, unless the client leaves first."""
+async def _or_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
+    """What `work` brings, unless the client leaves first or time is up."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_departure(request))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, leaving}, timeout=seconds, return_when="FIRST_COMPLETED")
         if working.done():
             return working.result()
-        raise ClientDisconnect
+        if leaving.done():
+            raise ClientDisconnect
+        raise Problem(504, "deadline", "no answer in time; ask for fewer steps or samples")
     finally:
         working.cancel()
         leaving.cancel()
@@ -205,24 +233,6 @@ def _from_thread(events: asyncio.Queue[Event]) -> Callable[[Any], None]:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
     return put
-
-
-async def _events(
-    first: Event, events: asyncio.Queue[Event], reading: Reading
-) -> AsyncIterator[bytes]:
-    """Server-sent events up to the result or the error."""
-    event = first
-    while isinstance(event, Step):
-        yield _event("step", _step(event))
-        event = await events.get()
-    try:
-        yield (
-            b"event: result\ndata: "
-            + await asyncio.to_thread(render, reading, event.result())
-            + b"\n\n"
-        )
-    except Exception as error:
-        yield _event("error", problem_of(error).body())
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:
@@ -266,4 +276,4 @@ def render(reading: Reading, result: Result) -> bytes:
     data["size"] = None if reading.size is None else list(reading.size)
     if reading.options.ink or not reading.sent:
         data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.ink.strokes]}
-    return json.dumps(data, ensure_ascii=False).encode()
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()

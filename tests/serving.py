@@ -1,0 +1,72 @@
+"""Servers for the tests: in process, or on a port of the loopback interface."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+from tinymodel import tiny_checkpoint
+
+import gryphone
+from gryphone.ink import Ink, to_strokes
+from gryphone.recognize import Recognizer
+from gryphone.server.app import create_app
+from gryphone.server.run import address, listen, make_server
+from gryphone.server.settings import Settings
+
+
+def tiny(folder: Path) -> Recognizer:
+    """A tiny recogniser with random weights."""
+    return gryphone.load(tiny_checkpoint(folder / "tiny"))
+
+
+@contextmanager
+def in_process(recognizer: Recognizer | None, **settings: Any) -> Iterator[TestClient]:
+    """A client of an application without a socket, once its model is loaded."""
+    app = create_app(Settings(**settings), recognizer)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        assert app.state.service.engine.ready.wait(30)
+        yield client
+
+
+@contextmanager
+def on_a_port(app: FastAPI, settings: Settings) -> Iterator[str]:
+    """The address of a real server."""
+    sock = listen(settings)
+    server = make_server(settings, app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+    thread.start()
+    try:
+        assert app.state.service.engine.ready.wait(30)
+        yield address(sock)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def strokes(ink: Ink, /, **options: Any) -> dict[str, Any]:
+    """The JSON body of a request."""
+    return {"strokes": to_strokes(ink), "options": options}
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    """Server-sent events as (name, data)."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+def wait_until(condition: Any, seconds: float = 10) -> None:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)

@@ -1,0 +1,289 @@
+"""The HTTP interface as a client meets it, on a tiny model with random weights."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inkmaker import fraction, power, row
+from PIL import Image
+from serving import events, in_process, strokes, tiny
+from starlette.testclient import TestClient
+
+from gryphone.errors import ConfigError
+from gryphone.ink import to_inkml, to_strokes
+from gryphone.recognize import Recognizer
+from gryphone.server.schemas import Answer, ModelAnswer
+from gryphone.server.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    return tiny(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def client(recognizer: Recognizer):
+    with in_process(recognizer) as client:
+        yield client
+
+
+def picture(format_: str = "PNG", turned: bool = False) -> bytes:
+    """An image of a plus sign, 120 by 80."""
+    pixels = np.full((80, 120), 255, dtype=np.uint8)
+    pixels[38:43, 30:90] = 0
+    pixels[15:65, 58:63] = 0
+    image, out = Image.fromarray(pixels), io.BytesIO()
+    exif = Image.Exif()
+    if turned:
+        exif[0x0112] = 6  # held on its side
+    image.save(out, format_, exif=exif)
+    return out.getvalue()
+
+
+def test_strokes_answer_like_the_python_api(client: TestClient, recognizer: Recognizer) -> None:
+    ink = row("x+1=2")
+    response = client.post("/v1/recognize", json=strokes(ink, steps=4, n_best=2, seed=3))
+    assert response.status_code == 200
+    answer = response.json()
+    Answer.model_validate(answer)
+    expected = recognizer.recognize(ink, steps=4, n_best=2, seed=3).to_dict()
+    for key in ("latex", "tokens", "steps", "seed", "warnings"):
+        assert answer[key] == expected[key]
+    for key in ("symbol", "modifier", "strokes", "span", "box"):
+        assert [s[key] for s in answer["symbols"]] == [s[key] for s in expected["symbols"]]
+    assert answer["confidence"] == pytest.approx(expected["confidence"], abs=1e-3)
+    assert answer["mathml"].startswith("<math")
+    assert answer["size"] is None
+    assert "ink" not in answer
+
+
+def test_strokes_come_back_when_asked_for(client: TestClient) -> None:
+    ink = power()
+    answer = client.post("/v1/recognize", json=strokes(ink, ink=True)).json()
+    sent = [np.round(s, 2).tolist() for s in ink.strokes]
+    assert answer["ink"]["strokes"] == sent
+    owned = sorted(n for symbol in answer["symbols"] for n in symbol["strokes"])
+    assert owned == list(range(len(sent)))
+
+
+def test_inkml_and_uploads_of_ink_give_the_same_answer(client: TestClient) -> None:
+    ink = fraction()
+    inkml = to_inkml(ink)
+    plain = client.post("/v1/recognize", json=strokes(ink)).json()
+    others = [
+        client.post("/v1/recognize", json={"inkml": inkml}),
+        client.post("/v1/recognize", files={"file": ("f.inkml", inkml)}),
+        client.post("/v1/recognize", files={"file": ("f.json", json.dumps(to_strokes(ink)))}),
+    ]
+    for response in others:
+        assert response.status_code == 200, response.text
+        answer = response.json()
+        assert answer["latex"] == plain["latex"]
+        assert len(answer["ink"]["strokes"]) == len(ink.strokes)
+
+
+@pytest.mark.parametrize("format_", ["PNG", "JPEG", "WEBP", "TIFF", "BMP"])
+def test_images_are_traced_in_their_own_pixels(client: TestClient, format_: str) -> None:
+    files = {"file": (f"C:\\plus.{format_.lower()}", picture(format_))}
+    response = client.post("/v1/recognize", files=files, data={"options": '{"steps": 2}'})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["size"] == [120, 80]
+    assert answer["steps"] == 2
+    assert answer["file"] == "plus"
+    points = np.concatenate([np.array(s) for s in answer["ink"]["strokes"]])
+    assert points.min(0) == pytest.approx([32, 17], abs=4)
+    assert points.max(0) == pytest.approx([88, 63], abs=4)
+
+
+def test_size_is_that_of_the_turned_image(client: TestClient) -> None:
+    files = {"file": ("plus.jpg", picture("JPEG", turned=True))}
+    assert client.post("/v1/recognize", files=files).json()["size"] == [80, 120]
+
+
+def test_a_stream_shows_every_step_and_ends_with_the_answer(client: TestClient) -> None:
+    body = strokes(row("x+1"), steps=4)
+    response = client.post("/v1/recognize/stream", json=body)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    found = events(response.text)
+    assert [name for name, _ in found] == ["step"] * 4 + ["result"]
+    assert [data["number"] for _, data in found[:4]] == [1, 2, 3, 4]
+    first = found[0][1]
+    assert set(first) == {"number", "total", "latex", "rows", "masked"}
+    assert first["total"] == 4
+    assert first["masked"] == list(range(len(first["rows"])))
+    plain = client.post("/v1/recognize", json=body).json()
+    for key in set(plain) - {"seconds"}:
+        assert found[-1][1][key] == plain[key]
+
+
+def test_locks_hints_and_given_answers(client: TestClient) -> None:
+    def ask(**options: Any) -> Any:
+        response = client.post("/v1/recognize", json=strokes(power(), **options))
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    locked = ask(lock={"0": "x", "2": ["2", ""]})
+    assert locked["symbols"][0]["symbol"] == "x"
+    assert [locked["symbols"][2][k] for k in ("symbol", "modifier")] == ["2", ""]
+    assert ask(hint=r"\frac{?}{x}")["latex"].endswith("}{x}")
+    assert {s["symbol"] for s in ask(allowed=["x", "1"])["symbols"]} <= {"x", "1"}
+    rows = [["x", ""], ["+", ""], ["1", ""]]
+    again = ask(given=rows, remask=[1], allowed=["-"])
+    assert [[s["symbol"], s["modifier"]] for s in again["symbols"]] == [rows[0], ["-", ""], rows[2]]
+    assert ask(deadline_ms=20_000, steps=3)["steps"] == 3
+    plain = ask(boxes=False, alternatives=0)
+    assert all(s["box"] is None and s["alternatives"] == [] for s in plain["symbols"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": 3}, "options.step: Extra inputs"),
+        ({"steps": 0}, "options.steps: Input should be greater"),
+        ({"steps": 51}, "options.steps: Input should be less"),
+        ({"steps": "3"}, "options.steps: Input should be a valid integer"),
+        ({"steps": True}, "options.steps"),
+        ({"deadline_ms": 0}, "options.deadline_ms"),
+        ({"n_best": 11}, "options.n_best"),
+        ({"samples": 17}, "options.samples"),
+        ({"seed": -1}, "options.seed"),
+        ({"lock": {"x": "1"}}, "options.lock.x"),
+        ({"lock": {"0": r"\sqr"}}, r"did you mean \sqrt"),
+        ({"lock": {"999": "x"}}, "positions go from 0"),
+        ({"lock": {str(n): "x" for n in range(151)}}, "options.lock"),
+        ({"hint": "x" * 1001}, "options.hint"),
+        ({"hint": r"\frac{"}, "hint"),
+        ({"hint": "?", "remask": [0]}, "cannot be combined"),
+        ({"allowed": []}, "options.allowed"),
+        ({"allowed": [r"\foo"]}, "allowed"),
+        ({"given": [["x"]]}, "given.0: 1 entries, 2 are needed"),
+        ({"given": [["x", r"\foo"]]}, "given.0"),
+        ({"given": [["x", ""]] * 41}, "the canvas holds 39"),
+        ({"given": [["x", ""]], "remask": [7]}, "outside the answer"),
+    ],
+)
+def test_bad_options_are_named(client: TestClient, options: Any, message: str) -> None:
+    for route in ("/v1/recognize", "/v1/recognize/stream"):
+        response = client.post(route, json=strokes(power()) | {"options": options})
+        assert response.status_code == 422, response.text
+        error = response.json()["error"]
+        assert error["code"] == "bad_options"
+        assert message in error["message"]
+        assert "\n" not in error["message"]
+
+
+def test_about(client: TestClient, recognizer: Recognizer) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert client.get("/readyz").json() == {"status": "ok"}
+    model = client.get("/v1/model").json()
+    ModelAnswer.model_validate(model)
+    assert model["symbols"] == list(recognizer.tokenizer.vocabularies[0].tokens[2:])
+    assert model["vocabulary"]["symbols"] == len(model["symbols"])
+    assert model["max_steps"] == model["limits"]["steps"] == 50
+    assert {"bytes", "megapixels", "strokes", "points", "samples", "hint"} <= set(model["limits"])
+
+
+def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
+    assert set(schema["paths"]) == {
+        "/v1/recognize",
+        "/v1/recognize/stream",
+        "/v1/model",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
+    post = schema["paths"]["/v1/recognize"]["post"]
+    assert set(post["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
+    assert {"200", "400", "413", "415", "422", "503", "504"} <= set(post["responses"])
+    for example in schema["components"]["schemas"]["InkRequest"]["examples"]:
+        assert client.post("/v1/recognize", json=example).status_code == 200
+
+
+def test_metrics_count_with_few_labels(client: TestClient) -> None:
+    client.get("/no/such/path")
+    client.post("/v1/recognize", json=strokes(power()))
+    text = client.get("/metrics").text
+    assert 'gryphone_requests_total{route="other",status="404"}' in text
+    assert 'gryphone_requests_total{route="/v1/recognize",status="200"}' in text
+    assert 'gryphone_inks_total{outcome="answered"}' in text
+    assert "no/such" not in text
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            float(line.rpartition(" ")[2])
+
+
+def test_every_answer_has_the_security_headers(client: TestClient) -> None:
+    answers = [
+        client.get("/"),
+        client.get("/healthz"),
+        client.get("/nothing"),
+        client.post("/v1/recognize", content=b"", headers={"content-type": "text/plain"}),
+    ]
+    for response in answers:
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "script-src 'self'" in policy
+        assert "unsafe-eval" not in policy
+        assert "'unsafe-inline'" not in policy.replace("style-src 'self' 'unsafe-inline'", "")
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "cache-control" in response.headers
+        assert "server" not in response.headers
+
+
+def test_a_key_guards_the_interface_but_not_the_health(recognizer: Recognizer) -> None:
+    with in_process(recognizer, api_key="correct horse") as client:
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+        for headers in ({}, {"x-api-key": "wrong"}, {"authorization": "Bearer correct hors"}):
+            for path in ("/v1/model", "/metrics"):
+                response = client.get(path, headers=headers)
+                assert response.status_code == 401
+                assert response.json()["error"]["code"] == "bad_key"
+                assert response.headers["www-authenticate"] == "Bearer"
+        for headers in ({"x-api-key": "correct horse"}, {"authorization": "Bearer correct horse"}):
+            assert client.get("/v1/model", headers=headers).status_code == 200
+        schema = client.get("/openapi.json").json()
+        assert schema["paths"]["/v1/recognize"]["post"]["security"] == [{"key": []}]
+
+
+def test_other_origins_may_ask_only_where_allowed(recognizer: Recognizer) -> None:
+    origin = {"origin": "https://notes.example"}
+    with in_process(recognizer, cors=("https://notes.example",)) as client:
+        allowed = client.get("/v1/model", headers=origin)
+        assert allowed.headers["access-control-allow-origin"] == "https://notes.example"
+        other = client.get("/v1/model", headers={"origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        asked = {**origin, "access-control-request-method": "POST"}
+        asked["access-control-request-headers"] = "content-type"
+        assert client.options("/v1/recognize", headers=asked).status_code == 200
+    with in_process(recognizer) as client:
+        plain = client.get("/v1/model", headers=origin)
+        assert "access-control-allow-origin" not in plain.headers
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"queue": 0}, "queue is 0"),
+        ({"seconds": -1}, "seconds is -1"),
+        ({"port": 70000}, "port is 70000"),
+        ({"api_key": "short"}, "8 or more"),
+        ({"cors": ("example.org",)}, "CORS origin 'example.org'"),
+        ({"linger": -1}, "linger is -1"),
+    ],
+)
+def test_bad_settings_are_named(settings: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings(**settings)
+
+
+def test_a_file_name_is_made_harmless(client: TestClient, tmp_path: Path) -> None:
+    name = "../../etc/" + "é" * 300 + ".png"
+    answer = client.post("/v1/recognize", files={"file": (name, picture())}).json()
+    assert len(answer["file"]) <= 80
+    assert "/" not in answer["file"]

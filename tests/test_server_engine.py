@@ -1,0 +1,335 @@
+"""Batching, overload, deadlines, clients that leave, and stopping."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from inkmaker import fraction, power, row
+from serving import events, in_process, on_a_port, strokes, tiny, wait_until
+from starlette.testclient import TestClient
+
+from gryphone.errors import CheckpointError
+from gryphone.options import Ask
+from gryphone.recognize import Looked, Recognizer
+from gryphone.server import engine as engine_module
+from gryphone.server.app import create_app
+from gryphone.server.engine import Engine, Job
+from gryphone.server.metrics import Metrics
+from gryphone.server.settings import Settings
+
+INKS = [power(), fraction(), row("x+1=2"), row("1"), row("2-1"), row("n=0"), row("(x)"), row("x.")]
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    return tiny(tmp_path_factory.mktemp("weights"))
+
+
+class Gate:
+    """Holds the model's thread before it looks at a batch."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.service: Any = client.app.state.service  # type: ignore[attr-defined]
+        self.engine: Engine = self.service.engine
+        self.open, self.entered = threading.Event(), threading.Event()
+        self.batches: list[int] = []
+        look = self.engine._look
+
+        def held(jobs: Any) -> Any:
+            self.entered.set()
+            self.open.wait(10)
+            self.batches.append(len(jobs))
+            return look(jobs)
+
+        self.engine._look = held  # type: ignore[method-assign]
+
+
+def post(client: TestClient, body: Any, route: str = "/v1/recognize") -> Any:
+    return client.post(route, json=body)
+
+
+def test_concurrent_requests_are_batched_and_answer_like_single_calls(
+    recognizer: Recognizer,
+) -> None:
+    questions: list[dict[str, Any]] = [
+        {"steps": 5},
+        {"steps": 5},
+        {"steps": 5, "n_best": 3},
+        {"steps": 5, "lock": {"0": "x"}},
+        {"steps": 5, "hint": "?+..."},
+        {"steps": 3, "seed": 4},
+        {"deadline_ms": 20_000, "steps": 2},
+        {"steps": 5, "lock": {"0": r"\nonsense"}},
+    ]
+    with in_process(recognizer, batch=8) as client, ThreadPoolExecutor(9) as pool:
+        gate = Gate(client)
+        first = pool.submit(post, client, strokes(row("1")))
+        assert gate.entered.wait(5)
+        jobs = [
+            pool.submit(post, client, strokes(ink, **options))
+            for ink, options in zip(INKS, questions, strict=True)
+        ]
+        wait_until(lambda: gate.engine.waiting == 8)
+        gate.open.set()
+        answers = [job.result(20) for job in jobs]
+        assert first.result(20).status_code == 200
+        assert gate.batches == [1, 8]
+    assert answers[-1].status_code == 422
+    assert "lock[0]" in answers[-1].json()["error"]["message"]
+    for ink, options, answer in zip(INKS[:7], questions, answers, strict=False):
+        assert answer.status_code == 200, answer.text
+        lock = {int(k): v for k, v in options.get("lock", {}).items()}
+        expected = recognizer.recognize(ink, **(options | {"lock": lock}))
+        assert answer.json()["latex"] == expected.latex
+        assert answer.json()["confidence"] == pytest.approx(expected.confidence, abs=1e-3)
+        assert [s["strokes"] for s in answer.json()["symbols"]] == [
+            list(s.strokes) for s in expected.symbols
+        ]
+
+
+def test_streams_are_batched_too(recognizer: Recognizer) -> None:
+    with in_process(recognizer) as client, ThreadPoolExecutor(4) as pool:
+        gate = Gate(client)
+        first = pool.submit(post, client, strokes(row("1")))
+        assert gate.entered.wait(5)
+        bodies = [strokes(ink, steps=4) for ink in INKS[:3]]
+        route = "/v1/recognize/stream"
+        jobs = [pool.submit(post, client, body, route) for body in bodies]
+        wait_until(lambda: gate.engine.waiting == 3)
+        gate.open.set()
+        for ink, job in zip(INKS, jobs, strict=False):
+            found = events(job.result(20).text)
+            assert [data["number"] for _, data in found[:-1]] == [1, 2, 3, 4]
+            assert found[-1][1]["latex"] == recognizer.recognize(ink, steps=4).latex
+        assert first.result(20).status_code == 200
+        assert gate.batches == [1, 3]
+
+
+def test_one_bad_ink_hurts_no_other(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = Looked.at
+
+    def explode(recognizer: Recognizer, inks: Any, began: float) -> Looked:
+        if any(len(ink.strokes) == 1 for ink in inks):
+            raise RuntimeError("this ink breaks the encoder")
+        return at(recognizer, inks, began)
+
+    with in_process(recognizer) as client, ThreadPoolExecutor(4) as pool:
+        gate = Gate(client)
+        monkeypatch.setattr(engine_module.Looked, "at", explode)
+        first = pool.submit(post, client, strokes(power()))
+        assert gate.entered.wait(5)
+        jobs = [pool.submit(post, client, strokes(ink)) for ink in (power(), row("1"), fraction())]
+        wait_until(lambda: gate.engine.waiting == 3)
+        gate.open.set()
+        assert [job.result(20).status_code for job in jobs] == [200, 500, 200]
+        assert first.result(20).status_code == 200
+        error = jobs[1].result().json()["error"]
+        assert error["code"] == "internal"
+        assert "encoder" not in error["message"]
+        assert post(client, strokes(power())).status_code == 200
+
+
+def test_a_failing_decode_is_separated(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = engine_module.answer_together
+
+    def explode(questions: Any, began: float) -> Any:
+        if any(len(q.encoded.ink.strokes) == 1 for q in questions):
+            raise RuntimeError("this ink breaks the decoder")
+        return together(questions, began)
+
+    monkeypatch.setattr(engine_module, "answer_together", explode)
+    engine = Engine(Settings(batch=3), Metrics(), recognizer)
+    now = time.perf_counter()
+    jobs = [Job(ink, Ask(steps=2), now, now + 30) for ink in (power(), row("1"), fraction())]
+    for job in jobs:
+        engine.submit(job)
+    engine.start()
+    assert jobs[0].answer.result(20).latex
+    assert jobs[2].answer.result(20).latex
+    assert isinstance(jobs[1].answer.exception(20), RuntimeError)
+    engine.close(5)
+
+
+def test_a_full_house_sheds_and_recovers(recognizer: Recognizer) -> None:
+    with in_process(recognizer, queue=3) as client, ThreadPoolExecutor(4) as pool:
+        gate = Gate(client)
+        jobs = [pool.submit(post, client, strokes(row("1"))) for _ in range(3)]
+        wait_until(lambda: gate.service.house.inside == 3)
+        for route in ("/v1/recognize", "/v1/recognize/stream"):
+            response = post(client, strokes(power()), route)
+            assert response.status_code == 503
+            assert response.json()["error"]["code"] == "busy"
+            assert 1 <= int(response.headers["retry-after"]) <= 30
+        assert client.get("/healthz").status_code == 200
+        gate.open.set()
+        assert [job.result(20).status_code for job in jobs] == [200] * 3
+        assert post(client, strokes(power())).status_code == 200
+        assert gate.service.house.inside == 0
+
+
+def test_streams_are_limited(recognizer: Recognizer) -> None:
+    with in_process(recognizer, streams=1) as client, ThreadPoolExecutor(2) as pool:
+        gate = Gate(client)
+        route = "/v1/recognize/stream"
+        job = pool.submit(post, client, strokes(row("1")), route)
+        assert gate.entered.wait(5)
+        assert post(client, strokes(power()), route).status_code == 503
+        gate.open.set()
+        assert job.result(20).status_code == 200
+        assert post(client, strokes(power()), route).status_code == 200
+        assert gate.service.house.streams == 0
+
+
+def test_what_waited_too_long_is_dropped_before_work(recognizer: Recognizer) -> None:
+    with in_process(recognizer) as client, ThreadPoolExecutor(3) as pool:
+        gate = Gate(client)
+        first = pool.submit(post, client, strokes(row("1")))
+        assert gate.entered.wait(5)
+        late = pool.submit(post, client, strokes(power(), deadline_ms=50))
+        wait_until(lambda: gate.engine.waiting == 1)
+        time.sleep(0.1)
+        gate.open.set()
+        response = late.result(20)
+        assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline")
+        assert first.result(20).status_code == 200
+        assert gate.batches == [1]
+
+
+def test_a_request_has_a_time_limit(recognizer: Recognizer) -> None:
+    with in_process(recognizer, seconds=0.1) as client:
+        gate = Gate(client)
+        response = post(client, strokes(power()))
+        assert response.status_code == 504
+        gate.open.set()
+        wait_until(lambda: gate.service.house.inside == 0)
+
+
+def test_slow_reading_is_given_up(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr("gryphone.server.service.read_request", lambda *_: go_on.wait(10) and None)
+    with in_process(recognizer, read_seconds=0.1, queue=1) as client:
+        house = client.app.state.service.house  # type: ignore[attr-defined]
+        response = post(client, strokes(power()))
+        assert (response.status_code, response.json()["error"]["code"]) == (504, "slow_ink")
+        # The thread cannot be stopped, so it keeps its place.
+        assert house.overdue == 1
+        assert post(client, strokes(power())).status_code == 503
+        go_on.set()
+        wait_until(lambda: house.overdue == 0)
+
+
+def slow_steps(monkeypatch: pytest.MonkeyPatch, seen: list[int], seconds: float = 0.05) -> None:
+    """Make refinement slow enough to watch."""
+    watch = Job.watch
+
+    def slowly(self: Job, step: Any) -> bool:
+        seen.append(step.number)
+        time.sleep(seconds)
+        return watch(self, step)
+
+    monkeypatch.setattr(Job, "watch", slowly)
+
+
+def test_a_client_that_goes_away_stops_its_decoding(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    slow_steps(monkeypatch, seen)
+    settings = Settings(port=0)
+    app = create_app(settings, recognizer)
+    metrics = app.state.service.metrics
+    with on_a_port(app, settings) as url, httpx.Client(base_url=url) as client:
+        body = strokes(power(), steps=50)
+        with client.stream("POST", "/v1/recognize/stream", json=body) as response:
+            assert next(response.iter_lines()) == "event: step"
+        wait_until(lambda: metrics.inks.values.get(("left",)) == 1)
+        assert len(seen) < 20
+        with pytest.raises(httpx.TimeoutException):
+            client.post("/v1/recognize", json=body, timeout=0.2)
+        wait_until(lambda: metrics.inks.values.get(("left",)) == 2)
+        assert len(seen) < 40
+        wait_until(lambda: app.state.service.house.inside == 0)
+        assert client.post("/v1/recognize", json=strokes(power(), steps=1)).status_code == 200
+
+
+def test_stopping_finishes_what_is_running(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    slow_steps(monkeypatch, seen)
+    settings = Settings(port=0)
+    app = create_app(settings, recognizer)
+    with ThreadPoolExecutor(2) as pool:
+        with on_a_port(app, settings) as url:
+            body = strokes(power(), steps=10)
+            plain = pool.submit(httpx.post, f"{url}v1/recognize", json=body)
+            stream = pool.submit(httpx.post, f"{url}v1/recognize/stream", json=body)
+            wait_until(lambda: seen)
+        assert plain.result(20).status_code == 200
+        assert events(stream.result(20).text)[-1][0] == "result"
+    assert not app.state.service.engine._thread.is_alive()
+
+
+def test_not_ready_until_the_model_is_loaded(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(engine_module, "load", lambda *_: go_on.wait(10) and recognizer)
+    app = create_app(Settings())
+    with TestClient(app) as client:
+        assert client.get("/healthz").status_code == 200
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()) == (503, {"status": "loading"})
+        response = post(client, strokes(power()))
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "loading")
+        assert response.headers["retry-after"] == "2"
+        assert client.get("/v1/model").status_code == 503
+        go_on.set()
+        wait_until(lambda: client.get("/readyz").status_code == 200)
+        assert post(client, strokes(power())).status_code == 200
+
+
+@pytest.mark.parametrize("error", [CheckpointError("no weights"), OSError("disk")])
+def test_a_model_that_does_not_load_is_reported(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(engine_module, "load", fail)
+    engine, told = Engine(Settings(), Metrics()), threading.Event()
+    engine.on_failure = told.set
+    engine.start()
+    assert told.wait(5)
+    assert isinstance(engine.failure, CheckpointError)
+    engine.close(5)
+
+
+def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
+    def question(steps: int, seed: int = 0, samples: int = 1) -> Any:
+        ask = Ask(steps=steps, seed=seed, samples=samples)
+        return Job(power(), ask, 0, 1), type("Q", (), {"ask": ask})()
+
+    items = [question(10), question(5), question(10, 1), question(10), question(50, 0, 12)]
+    items.append(question(50, 0, 12))
+    sizes = sorted(len(group) for group in engine_module._groups(items))
+    assert sizes == [1, 1, 1, 1, 2]
+
+
+def test_a_job_knows_when_it_is_too_late() -> None:
+    now = time.perf_counter()
+    job = Job(power(), Ask(deadline_ms=500), now, now + 30)
+    assert job.obstacle() is None
+    assert job.due == pytest.approx(now + 0.5)
+    job.leave()
+    assert isinstance(job.obstacle(), engine_module.Left)
+    late = Job(power(), replace(job.ask, deadline_ms=1), now - 1, now + 30)
+    assert "no answer in time" in str(late.obstacle())

@@ -1,0 +1,249 @@
+"""What the server refuses, and that a refusal is one clear line with the right status."""
+
+import io
+import socket
+import struct
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from inkmaker import power
+from PIL import Image
+from serving import in_process, on_a_port, strokes, tiny
+from starlette.testclient import TestClient
+
+from gryphone.recognize import Recognizer
+from gryphone.server.app import create_app
+from gryphone.server.reading import read_form
+from gryphone.server.settings import Settings
+
+SMALL = {"body": 20_000, "strokes": 50, "points": 400, "megapixels": 2, "path": 100}
+BOMB = (
+    '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>'
+    "<ink><trace>&c;</trace></ink>"
+)
+
+
+@pytest.fixture(scope="module")
+def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
+    return tiny(tmp_path_factory.mktemp("weights"))
+
+
+@pytest.fixture(scope="module")
+def client(recognizer: Recognizer):
+    with in_process(recognizer, **SMALL) as client:
+        yield client
+
+
+def header_only_png(width: int, height: int) -> bytes:
+    """A PNG that promises pixels and has none."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        check = zlib.crc32(name + data)
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", check)
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rest = chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + rest
+
+
+def noise(format_: str, side: int = 60) -> bytes:
+    out = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (side, side), dtype=np.uint8)
+    Image.fromarray(pixels).save(out, format_)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "message"),
+    [
+        (b"", 400, "bad_json", "not JSON"),
+        (b"{", 400, "bad_json", "not JSON"),
+        (b"\xff\xfe", 400, "bad_json", "not JSON"),
+        (b"[" * 10_000, 400, "bad_json", "not JSON"),
+        (b"[]", 422, "bad_options", "the body"),
+        (b"{}", 422, "bad_options", "give either strokes or inkml"),
+        (b'{"strokes": [[[0,0]]], "inkml": "<ink/>"}', 422, "bad_options", "give either"),
+        (b'{"strokes": []}', 422, "bad_options", "strokes"),
+        (b'{"strokes": [[]]}', 422, "bad_options", "strokes.0"),
+        (b'{"strokes": [[[0]]]}', 422, "bad_options", "strokes.0.0"),
+        (b'{"strokes": [[[0, NaN]]]}', 422, "bad_options", "finite"),
+        (b'{"strokes": [[[0, 1e999]]]}', 422, "bad_options", "finite"),
+        (b'{"strokes": [[[0, "1"]]]}', 422, "bad_options", "valid number"),
+        (b'{"strokes": [[[0, 1e12]]]}', 400, "bad_ink", "expected two finite numbers"),
+        (b'{"strokes": [[[0,0]]], "color": 1}', 422, "bad_options", "color"),
+        (b'{"inkml": "<ink>"}', 400, "bad_ink", "broken XML"),
+        (b'{"inkml": "<ink/>"}', 400, "bad_ink", "no strokes"),
+        (b'{"inkml": "<html/>"}', 400, "bad_ink", "InkML starts with <ink>"),
+    ],
+)
+def test_bad_json(client: TestClient, body: bytes, status: int, code: str, message: str) -> None:
+    headers = {"content-type": "application/json"}
+    response = client.post("/v1/recognize", content=body, headers=headers)
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    assert message in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"hello", "not an image"),
+        (BOMB.encode(), "entities are not allowed"),
+        (noise("JPEG")[:400], "damaged image"),
+        (noise("PNG")[:60], "image"),
+        (header_only_png(10_000, 10_000), "100 megapixels, the limit is 2"),
+        (header_only_png(60_000, 60_000), "megapixels"),
+        (header_only_png(100, 100), "damaged image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
+        (b"GIF89a" + b"\0" * 50, "not an image"),
+        (b'{"strokes": 3}', "expected a list of strokes"),
+        (b'{"strokes": [[[0,0]]], "label": 3}', "label is 3"),
+    ],
+)
+def test_bad_files(client: TestClient, data: bytes, message: str) -> None:
+    for route in ("/v1/recognize", "/v1/recognize/stream"):
+        response = client.post(route, files={"file": ("note.png", data)})
+        assert response.status_code == 400, response.text
+        error = response.json()["error"]
+        assert error["code"] == "bad_ink"
+        assert message in error["message"]
+        assert error["message"].startswith("note.png: ")
+        assert error["message"].isprintable()
+
+
+def test_a_blank_page_and_a_texture_are_told_apart(client: TestClient) -> None:
+    out = io.BytesIO()
+    Image.new("L", (100, 100), 255).save(out, "PNG")
+    response = client.post("/v1/recognize", files={"file": out.getvalue()})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_ink")
+    assert "blank" in response.json()["error"]["message"]
+
+
+def test_too_much_ink(client: TestClient) -> None:
+    many = [[[n, 0], [n, 9]] for n in range(51)]
+    long = [[[n, n % 7] for n in range(401)]]
+    scribble = [[[100 * (n % 2), n / 10] for n in range(300)]]
+    for ink, message in (
+        (many, "51 strokes; the limit is 50"),
+        (long, "401 points; the limit is 400"),
+        (scribble, "the limit is 100; this is no writing"),
+    ):
+        response = client.post("/v1/recognize", json={"strokes": ink})
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_ink")
+        assert message in response.json()["error"]["message"]
+
+
+def test_the_body_is_limited_while_it_is_read(client: TestClient) -> None:
+    headers = {"content-type": "application/json"}
+    for body in (b" " * 20_001, (b" " * 1000 for _ in range(30))):  # with a length, and chunked
+        response = client.post("/v1/recognize", content=body, headers=headers)
+        assert response.status_code == 413
+        assert response.json()["error"]["code"] == "too_large"
+    assert client.app.state.service.house.buffered == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "image/png", "", "application/x-www-form-urlencoded"]
+)
+def test_other_media_types(client: TestClient, kind: str) -> None:
+    headers = {"content-type": kind}
+    response = client.post("/v1/recognize", content=b"x", headers=headers)
+    assert response.status_code == 415
+    assert "application/json" in response.json()["error"]["message"]
+
+
+def test_paths_and_methods_that_do_not_exist(client: TestClient) -> None:
+    assert client.get("/nothing").json()["error"]["code"] == "not_found"
+    wrong = client.get("/v1/recognize")
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "bad_method")
+    assert client.get("/static/../app.py").status_code == 404
+    assert client.get("/static/%2e%2e/app.py").status_code == 404
+
+
+def form(*parts: bytes, end: bytes = b"--B--\r\n") -> dict[str, Any]:
+    body = b"".join(b"--B\r\n" + part + b"\r\n" for part in parts) + end
+    return {"content": body, "headers": {"content-type": "multipart/form-data; boundary=B"}}
+
+
+FILE = b'Content-Disposition: form-data; name="file"\r\n\r\n<ink/>'
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "message"),
+    [
+        (form(), 422, "file: is missing"),
+        (form(FILE, FILE), 422, "file: is in the form twice"),
+        (form(FILE, FILE.replace(b"file", b"color")), 422, "color: is no field"),
+        (form(*[FILE.replace(b"file", b"f%d" % n) for n in range(9)]), 413, "more than 8 fields"),
+        (form(b"Content-Disposition: form-data\r\n\r\nx"), 400, "no name"),
+        (form(FILE, end=b""), 400, "closing boundary"),
+        (form(FILE, FILE.replace(b"file", b"options")), 400, "options is not JSON"),
+        ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, 400, "boundary"),
+        ({"content": b"x", "headers": form()["headers"]}, 400, "broken form"),
+    ],
+)
+def test_bad_forms(client: TestClient, request_: Any, status: int, message: str) -> None:
+    response = client.post("/v1/recognize", **request_)
+    assert response.status_code == status, response.text
+    assert message in response.json()["error"]["message"]
+
+
+def test_no_upload_touches_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("a file was opened")
+
+    for name in ("TemporaryFile", "SpooledTemporaryFile", "NamedTemporaryFile", "mkstemp"):
+        monkeypatch.setattr(f"tempfile.{name}", forbidden)
+    monkeypatch.setattr("builtins.open", forbidden)
+    data = b"\r\n--Bx\r" * 400_000  # beyond the size at which Starlette's forms spill over
+    head = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+    parts = read_form(head + data + b"\r\n--B--\r\n", "multipart/form-data; boundary=B")
+    assert bytes(parts["file"].data) == data
+
+
+def test_slow_clients_are_cut_off(recognizer: Recognizer) -> None:
+    settings = Settings(port=0, header_seconds=0.3, body_seconds=0.3)
+    with on_a_port(create_app(settings, recognizer), settings) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        began = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.settimeout(5)
+            slow.sendall(b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\n")  # and no more
+            assert slow.recv(100) == b""
+        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.settimeout(5)
+            slow.sendall(head + b"Content-Length: 50\r\n\r\n{")  # and no more
+            assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - began < 4
+
+
+def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:
+    settings = Settings(port=0, **SMALL)
+    with on_a_port(create_app(settings, recognizer), settings) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.settimeout(5)
+            client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            answer = b""
+            try:
+                for _ in range(30):
+                    client.sendall(b"3e8\r\n" + b" " * 1000 + b"\r\n")
+            except OSError:
+                pass  # it may hang up while we still talk
+            answer = client.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 413")
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_too_many_bytes_at_once_are_shed(recognizer: Recognizer) -> None:
+    with in_process(recognizer, buffer=100) as client:
+        response = client.post("/v1/recognize", json=strokes(power()))
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) >= 1
