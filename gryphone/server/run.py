@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import warnings
 from collections.abc import Callable
@@ -95,6 +96,8 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
     sock = listen(settings)
     # The size of an image is checked by our own limit.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    # It tells of every broken form; the client is told, and that is enough.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     app = create_app(settings)
     server, engine = make_server(settings, app), app.state.service.engine
 

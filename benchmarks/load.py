@@ -1,0 +1,187 @@
+"""Load test of `gryphone serve` on the loopback interface; ends in a few minutes.
+
+Throughput and latency with 1, 8 and 64 clients against calls one at a time, memory over many
+requests (a tiny model, so that they are done soon), and what happens under overload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+INKS = sorted((ROOT / "examples/ink").glob("*.inkml"))
+PHOTO = ROOT / "examples/photo/01-power.jpg"
+
+
+@contextmanager
+def server(*options: str) -> Iterator[tuple[str, int]]:
+    """A server of its own process: its address and process id."""
+    call = [sys.executable, "-m", "gryphone", "serve", "--port", "0", "--no-open", *options]
+    process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            found = re.search(r"http://\S+", line)
+            if found:
+                break
+        else:
+            raise SystemExit("the server did not start")
+        yield found.group(), process.pid
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def requests() -> list[dict[str, Any]]:
+    """The bundled inks as strokes, as a page sends them."""
+    from gryphone.ink import read_ink, to_strokes
+
+    return [{"json": {"strokes": to_strokes(read_ink(path))}} for path in INKS]
+
+
+async def hammer(
+    url: str, clients: int, total: int, bodies: list[dict[str, Any]], pause: bool = False
+) -> tuple[Counter[int], np.ndarray, float]:
+    """`total` requests by so many clients: statuses, seconds of those answered, seconds in all.
+
+    With `pause` a client does what Retry-After says.
+    """
+    statuses: Counter[int] = Counter()
+    times: list[float] = []
+    numbers = iter(range(total))
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as client:
+
+        async def one() -> None:
+            for n in numbers:
+                began = time.perf_counter()
+                response = await client.post("/v1/recognize", **bodies[n % len(bodies)])
+                statuses[response.status_code] += 1
+                if response.status_code == 200:
+                    times.append(time.perf_counter() - began)
+                elif response.status_code == 503 and pause:
+                    await asyncio.sleep(float(response.headers["retry-after"]))
+
+        began = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(clients)))
+        return statuses, np.array(times), time.perf_counter() - began
+
+
+def resident(pid: int) -> float:
+    """MiB of memory that a process holds."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def single_calls(count: int) -> float:
+    """Answers per second of the Python API, one at a time."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the server does
+    import gryphone
+    from gryphone.ink import read_ink
+
+    recognizer, inks = gryphone.load(), [read_ink(path) for path in INKS]
+    recognizer.recognize(inks[0])
+    began = time.perf_counter()
+    for n in range(count):
+        recognizer.recognize(inks[n % len(inks)])
+    return count / (time.perf_counter() - began)
+
+
+def latency(report: dict[str, Any], scale: int) -> None:
+    """Throughput and latency with the bundled weights."""
+    report["python_one_at_a_time"] = round(single_calls(16 * scale), 2)
+    print(f"Python API, one at a time: {report['python_one_at_a_time']} inks/s\n")
+    print("| clients | requests | inks/s | p50 ms | p99 ms |\n| --- | --- | --- | --- | --- |")
+    report["clients"] = {}
+    with server() as (url, _):
+        asyncio.run(hammer(url, 4, 8, requests()))
+        for clients, total in ((1, 16 * scale), (8, 48 * scale), (64, 96 * scale)):
+            statuses, times, seconds = asyncio.run(hammer(url, clients, total, requests()))
+            assert set(statuses) == {200}, statuses
+            p50, p99 = np.percentile(times, (50, 99)) * 1000
+            rate = total / seconds
+            print(f"| {clients} | {total} | {rate:.1f} | {p50:.0f} | {p99:.0f} |", flush=True)
+            report["clients"][clients] = {"rate": rate, "p50": p50, "p99": p99, "n": total}
+        text = httpx.get(f"{url}metrics").text
+        sums = dict(re.findall(r"gryphone_batch_inks_(sum|count) (\S+)", text))
+        report["mean_batch"] = float(sums["sum"]) / float(sums["count"])
+        print(f"\nmean batch: {report['mean_batch']:.1f} inks")
+
+
+def memory(report: dict[str, Any], total: int, weights: Path) -> None:
+    """Memory over many requests: strokes, photos, bad ones."""
+    good = [{"json": body["json"] | {"options": {"steps": 2}}} for body in requests()]
+    photo = {"files": {"file": ("a.jpg", PHOTO.read_bytes())}}
+    bad = [{"json": {"strokes": [[[0, 1e12]]]}}, {"files": {"file": ("a.png", b"no image")}}]
+    mixed = [*good, photo, *bad]
+    seen = []
+    with server("--weights", str(weights)) as (url, pid):
+        print("\n| requests | resident MiB |\n| --- | --- |")
+        done, began = 0, time.perf_counter()
+        while done <= total:
+            seen.append((done, round(resident(pid), 1)))
+            print(f"| {done} | {seen[-1][1]} |", flush=True)
+            if done == total:
+                break
+            statuses, *_ = asyncio.run(hammer(url, 8, total // 10, mixed))
+            assert set(statuses) == {200, 400}, statuses
+            done += total // 10
+    rate = total / (time.perf_counter() - began)
+    report["memory"] = {"seen": seen, "rate": rate}
+    print(f"{rate:.0f} requests/s (tiny model)")
+
+
+def overload(report: dict[str, Any]) -> None:
+    """Far more clients than places: refusals must be quick, and the server must live."""
+    with server("--queue", "16") as (url, _):
+        statuses, times, seconds = asyncio.run(hammer(url, 200, 400, requests()))
+        assert set(statuses) <= {200, 503} and statuses[503] and statuses[200], statuses
+        assert httpx.get(f"{url}healthz").status_code == 200
+        polite, *_ = asyncio.run(hammer(url, 24, 48, requests(), pause=True))
+        after = httpx.post(f"{url}v1/recognize", **requests()[0], timeout=60).status_code
+    report["overload"] = {"statuses": statuses, "seconds": seconds, "polite": polite}
+    print(
+        f"\noverload (200 clients, 16 places): {statuses[200]} answered, {statuses[503]} refused "
+        f"in {seconds:.1f} s, slowest answer {times.max():.1f} s, afterwards {after}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=int, default=1, help="how much more to measure")
+    parser.add_argument("--requests", type=int, default=10_000, help="of the memory test")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    args = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "tests"))
+    from tinymodel import tiny_checkpoint
+
+    report: dict[str, Any] = {"load": os.getloadavg(), "cores": os.cpu_count()}
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the test")
+    latency(report, args.scale)
+    with tempfile.TemporaryDirectory() as folder:
+        memory(report, args.requests, tiny_checkpoint(Path(folder) / "tiny"))
+    overload(report)
+    report["load_after"] = os.getloadavg()
+    print(f"load {os.getloadavg()[0]:.1f} after the test")
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`gryphone serve`: what it says when it cannot, and how it stops."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from inkmaker import power
+from serving import strokes
+from tinymodel import tiny_checkpoint
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny")
+
+
+def serve(*options: str) -> subprocess.Popen[str]:
+    call = [sys.executable, "-m", "gryphone", "serve", "--no-open", *options]
+    return subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def refused(*options: str) -> str:
+    process = serve(*options)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 2
+    lines = text.strip().splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_errors_are_one_line(tmp_path: Path, weights: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert "is in use; choose another --port" in refused("--port", port)
+    assert "no such folder" in refused("--weights", str(tmp_path / "none"))
+    # A folder without weights is found out in the model's thread.
+    assert "gryphone: " in refused("--weights", str(tmp_path), "--port", "0")
+    assert "queue is 0" in refused("--queue", "0")
+    assert "API key must be 8" in refused("--api-key", "x")
+    assert "CORS origin" in refused("--cors", "example.org")
+    assert "cannot be used" in refused("--host", "no.such.host.invalid", "--api-key", "12345678")
+
+
+def test_it_serves_warns_and_stops(weights: Path) -> None:
+    process = serve("--weights", str(weights), "--port", "0", "--host", "0.0.0.0")
+    assert process.stderr is not None
+    try:
+        assert "can be reached by others" in process.stderr.readline()
+        found = re.search(r"http://\S+:(\d+)/", process.stderr.readline())
+        assert found is not None
+        url = f"http://127.0.0.1:{found.group(1)}"
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        assert httpx.post(f"{url}/v1/recognize", json=strokes(power())).status_code == 200
+        assert httpx.get(f"{url}/").headers["content-security-policy"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert rest == ""
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'fastapi' else find(name, *a)\n"
+        "sys.argv = ['gryphone', 'serve']\n"
+        "from gryphone.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pip install 'gryphone[serve]'" in done.stderr
