@@ -30,6 +30,7 @@ let answer = null; // { data, strokes, steps }: the last answer and the strokes 
 let incoming = null; // InkML text that is being opened
 let locks = new Map(); // position -> symbol
 let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
+let tried = null; // a lock that has not been answered yet
 let selected = null;
 let writing = null; // id of what is being written, for the history
 let keepAnswer = false; // the change that follows brings its answer along
@@ -70,6 +71,7 @@ reader.addEventListener("step", ({ detail: { data } }) => {
 });
 reader.addEventListener("result", ({ detail: { question, data } }) => {
   hideNotice();
+  tried = null;
   let strokes = question.read;
   if (question.inkml !== undefined) {
     strokes = adopt(data.ink.strokes);
@@ -89,8 +91,17 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   if (wait === null) incoming = null;
   setState("error");
   $("status").textContent = "";
-  const again = wait === null ? "" : ` Trying again in ${Math.round(wait / 1000)} s.`;
-  showNotice(error.message + again, wait !== null || error.status === 504 || error.status >= 500);
+  $("progress").style.transform = "scaleX(0)";
+  let more = wait === null ? "" : ` Trying again in ${Math.round(wait / 1000)} s.`;
+  if (tried !== null && wait === null && error.status !== 401) {
+    locks.delete(tried);
+    choices.delete(tried);
+    tried = null;
+    more = " The lock was taken off.";
+    setState("done");
+    refresh(); // the answer before it still stands
+  }
+  showNotice(error.message + more, wait !== null || error.status >= 500);
   if (error.status === 401) askKey();
 });
 
@@ -180,6 +191,7 @@ drawing.addEventListener("change", () => {
   writing = drawing.empty ? null : writings.get(now);
   locks = new Map();
   choices = new Map();
+  tried = null;
   selected = null;
   pad.light();
   showTools();
@@ -213,7 +225,7 @@ function showTools() {
 
 function useTool(tool) {
   pad.tool = tool;
-  $("pad").dataset.tool = tool;
+  $("pad").dataset.mode = tool;
   for (const button of document.querySelectorAll("[data-tool]")) {
     button.setAttribute("aria-pressed", String(button.dataset.tool === tool));
   }
@@ -246,7 +258,7 @@ function openInkml(text) {
 function saveDraft() {
   try {
     const { pen } = drawing.now;
-    if (drawing.strokes.length) sessionStorage.setItem(DRAFT, JSON.stringify({ pen, strokes: drawing.strokes }));
+    if (drawing.strokes.length) sessionStorage.setItem(DRAFT, JSON.stringify({ writing, pen, strokes: drawing.strokes }));
     else sessionStorage.removeItem(DRAFT);
   } catch {
     // No room or no storage: a reload loses the ink, as on any page.
@@ -284,6 +296,7 @@ function lock({ position, symbol }) {
     choices.set(position, [[before.symbol, before.confidence], ...before.alternatives]);
   }
   locks.set(position, symbol);
+  tried = position;
   refresh();
   ask(0);
 }
@@ -436,7 +449,10 @@ async function loadModel() {
 
 try {
   const draft = JSON.parse(sessionStorage.getItem(DRAFT));
-  if (draft?.strokes.length) drawing.open({ ...BLANK, ...draft });
+  if (draft?.strokes.length) {
+    writing = draft.writing;
+    drawing.open({ ...BLANK, pen: draft.pen, strokes: draft.strokes });
+  }
 } catch {
   // A damaged draft is no reason not to start.
 }

@@ -10,6 +10,7 @@ const OPTIONS = {
 };
 const SURE = 0.9; // below this a symbol is tinted
 const SMALLEST = 15; // pixels; a longer formula is scrolled
+const ACCENT = ".accent-body *, svg, .overline-line, .underline-line";
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Set LaTeX into an element; what KaTeX refuses is shown as it is written. */
@@ -71,7 +72,13 @@ export class FormulaView extends EventTarget {
     this.#pieces.clear();
     for (const wrapper of this.#math.querySelectorAll(".katex-html [data-p]")) {
       const leaves = glyphs(wrapper);
-      const own = leaves.filter((leaf) => leaf.closest("[data-p]") === wrapper);
+      let own = leaves.filter((leaf) => leaf.closest("[data-p]") === wrapper);
+      if (wrapper.dataset.letter) {
+        const accent = own.filter((leaf) => leaf.matches(ACCENT));
+        const letter = own.filter((leaf) => !leaf.matches(ACCENT));
+        this.#pieces.set(Number(wrapper.dataset.letter), { elements: letter, rects: [] });
+        own = accent;
+      }
       const elements = own.length ? own : leaves; // \mathbb has no glyph but its letter's
       this.#pieces.set(Number(wrapper.dataset.p), { elements, rects: [] });
     }

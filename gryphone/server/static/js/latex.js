@@ -136,6 +136,14 @@ function write(nodes, mark) {
   return nodes.map((node) => writeNode(node, mark)).join("");
 }
 
+/** The one letter under an accent or in a font: KaTeX sets it in its own way if it is bare. */
+function single({ symbol, arguments: given }) {
+  if (given?.length !== 1 || symbol === "\\sqrt" || given[0].length !== 1) return null;
+  const [letter] = given[0];
+  const bare = letter.symbol && !letter.arguments && !letter.body && !letter["^"] && !letter["_"];
+  return bare ? letter : null;
+}
+
 function writeNode(node, mark) {
   if (node.separator) return `${node.symbol} `;
   let core;
@@ -149,18 +157,26 @@ function writeNode(node, mark) {
   } else {
     core = SHOWN.get(node.symbol) ?? node.symbol;
     if (node.index) core += `[{${write(node.index, mark)}}]`;
-    for (const argument of node.arguments ?? []) core += `{${write(argument, mark)}}`;
+    const letter = single(node);
+    if (letter) core += `{${SHOWN.get(letter.symbol) ?? letter.symbol}}`;
+    else for (const argument of node.arguments ?? []) core += `{${write(argument, mark)}}`;
   }
   for (const script of ["_", "^"]) {
     if (node[script]) core += `${script}{${write(node[script], mark)}}`;
   }
   // A script must stand inside the mark: KaTeX places it by the glyph it hangs on.
-  return node.symbol === undefined ? core : mark(node.position, core);
+  return node.symbol === undefined ? core : mark(node.position, core, single(node)?.position);
 }
 
-/** LaTeX of rows; `mark(position, latex)` wraps each symbol together with its arguments. */
+/**
+ * LaTeX of rows; `mark(position, latex, letter)` wraps each symbol together with its arguments.
+ * `letter` is the position of the one letter that an accent or a font stands on.
+ */
 export function markedLatex(rows, mark = dataMark) {
   return write(new Parser(lex(rows)).list(), mark);
 }
 
-const dataMark = (position, latex) => `\\htmlData{p=${position}}{${latex}}`;
+function dataMark(position, latex, letter) {
+  const data = letter === undefined ? `p=${position}` : `p=${position},letter=${letter}`;
+  return `\\htmlData{${data}}{${latex}}`;
+}

@@ -1,0 +1,125 @@
+"""A hand for the tests: opens the page, writes the examples with the mouse, waits for answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, expect
+
+from gryphone.ink import read_inkml
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PATIENCE = 30_000  # milliseconds; the machine may be busy
+expect.set_options(timeout=PATIENCE)
+
+Stroke = list[tuple[float, float]]
+
+
+def example(name: str) -> list[Stroke]:
+    """The strokes of a bundled drawing, every third point of them."""
+    ink = read_inkml((EXAMPLES / "ink" / f"{name}.inkml").read_bytes(), name=name)
+    return [[*map(tuple, s[:-1:3].tolist()), tuple(s[-1].tolist())] for s in ink.strokes]
+
+
+@dataclass
+class Desk:
+    """The page in one browser window."""
+
+    page: Page
+    problems: list[str] = field(default_factory=list)  # what the console complained about
+
+    @classmethod
+    def open(cls, browser: Browser, url: str, **window: Any) -> Desk:
+        """A fresh window: nothing stored, nothing written."""
+        window.setdefault("viewport", {"width": 1280, "height": 800})
+        context = browser.new_context(**window)
+        context.set_default_timeout(PATIENCE)
+        desk = cls(context.new_page())
+        desk.page.on("pageerror", lambda error: desk.problems.append(str(error)))
+        desk.page.on(
+            "console",
+            lambda line: desk.problems.append(line.text) if line.type == "error" else None,
+        )
+        desk.page.goto(url)
+        return desk
+
+    @property
+    def context(self) -> BrowserContext:
+        return self.page.context
+
+    @property
+    def latex(self) -> str:
+        return self.page.inner_text("#latex")
+
+    def find(self, selector: str) -> Locator:
+        return self.page.locator(selector)
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def settle(self) -> str:
+        """Wait until what is written is read; the LaTeX."""
+        expect(self.find("body")).to_have_attribute("data-state", "done")
+        return self.latex
+
+    def shows(self, latex: str) -> None:
+        """Wait until exactly this is the answer."""
+        expect(self.find("#latex")).to_have_text(latex)
+        self.settle()
+
+    def placed(self, strokes: list[Stroke], size: float = 1.0) -> list[Stroke]:
+        """Strokes in the middle of the canvas, in window coordinates."""
+        box = self.find("#pad").bounding_box()
+        assert box is not None
+        xs, ys = zip(*(point for stroke in strokes for point in stroke), strict=True)
+        width, height = max(xs) - min(xs), max(ys) - min(ys)
+        scale = min(size, (box["width"] - 40) / width, (box["height"] - 110) / height)
+        left = box["x"] + (box["width"] - width * scale) / 2 - min(xs) * scale
+        top = box["y"] + (box["height"] - 60 - height * scale) / 2 - min(ys) * scale
+        return [[(left + x * scale, top + y * scale) for x, y in s] for s in strokes]
+
+    def write(self, strokes: list[Stroke]) -> None:
+        """Draw with the mouse."""
+        mouse = self.page.mouse
+        for stroke in strokes:
+            mouse.move(*stroke[0])
+            mouse.down()
+            for point in stroke[1:]:
+                mouse.move(*point)
+            mouse.up()
+
+    def write_example(self, name: str) -> str:
+        """Write a bundled drawing and read what the page makes of it."""
+        self.write(self.placed(example(name)))
+        return self.settle()
+
+    def ink(self) -> list[Stroke]:
+        """The strokes on the canvas, as the page keeps them for a reload."""
+        found = self.page.evaluate("() => sessionStorage.getItem('gryphone.draft')")
+        if found is None:
+            return []
+        script = "(text) => JSON.parse(text).strokes.map((stroke) => stroke.points)"
+        return list(self.page.evaluate(script, found))
+
+    @cached_property
+    def devices(self) -> CDPSession:
+        """Fingers and pens, which Playwright has no words for."""
+        return self.context.new_cdp_session(self.page)
+
+    def touch(self, kind: str, *points: tuple[float, float]) -> None:
+        """One event of real fingers: touchStart, touchMove or touchEnd."""
+        touches = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
+        self.devices.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touches})
+
+    def pen(self, stroke: Stroke) -> None:
+        """A stroke with a pressed pen."""
+        last = len(stroke) - 1
+        for i, (x, y) in enumerate(stroke):
+            kind = "mousePressed" if i == 0 else "mouseReleased" if i == last else "mouseMoved"
+            event = {"type": kind, "x": x, "y": y, "button": "left", "buttons": int(i < last)}
+            more = {"pointerType": "pen", "force": 0.2 + 0.6 * i / last, "clickCount": 1}
+            self.devices.send("Input.dispatchMouseEvent", event | more)
