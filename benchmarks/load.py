@@ -91,7 +91,6 @@ def resident(pid: int) -> float:
 
 def single_calls(count: int) -> float:
     """Answers per second of the Python API, one at a time."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the server does
     import gryphone
     from gryphone.ink import read_ink
 
@@ -168,6 +167,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000, help="of the memory test")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the server does, before PyTorch
     sys.path.insert(0, str(ROOT / "tests"))
     from tinymodel import tiny_checkpoint
 

@@ -289,6 +289,8 @@ def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
     log_probs = best.distributions[0]
     for place in range(len(best.ids)):
         chosen = best.ids[place, 0]
+        if not np.isfinite(log_probs[place, chosen]):
+            continue
         for other in np.argsort(-log_probs[place], kind="stable")[:4]:
             odds = log_probs[place, other] - log_probs[place, chosen]
             if other not in (PAD_ID, MASK_ID, chosen) and np.isfinite(odds):

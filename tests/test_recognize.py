@@ -181,6 +181,7 @@ def test_steps_deadline_and_watching(encoded) -> None:
     assert result.steps == 3
     assert seen[0].masked == tuple(range(len(seen[0].rows)))
     assert encoded.decode(deadline_ms=1).steps == 1
+    assert encoded.decode(steps=9, on_step=lambda step: step.number == 4).steps == 4
     assert encoded.decode(deadline_ms=5000, steps=4).steps == 4
 
 

@@ -14,7 +14,7 @@ class House:
     """Counts of the requests that are being served."""
 
     settings: Settings
-    inside: int = 0  # requests from the reading of their body to their answer
+    inside: int = 0  # requests between their body and their answer
     reading: int = 0  # those whose ink is being read
     overdue: int = 0  # readings that nobody waits for, and that still hold a thread
     streams: int = 0

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,15 @@ from gryphone.server.settings import Settings
 
 T = TypeVar("T")
 Event = Step | Future[Result]
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a client sent, and when it began to."""
+
+    data: bytes
+    kind: str  # its Content-Type
+    began: float
 
 
 class Service:
@@ -63,9 +73,10 @@ class Service:
 
     async def recognize(self, request: Request) -> bytes:
         """The answer to one request, as JSON."""
+        body = await self._receive(request)
         visit = Visit(self.house)
         try:
-            reading, job = await self._start(request, None)
+            reading, job = await self._start(body, None)
             result = await self._answer(request, job)
             return await self._render(reading, result)
         finally:
@@ -73,6 +84,7 @@ class Service:
 
     async def stream(self, request: Request) -> StreamingResponse:
         """The same, step by step. What fails before the first step has a status of its own."""
+        body = await self._receive(request, stream=True)
         visit = Visit(self.house, stream=True)
         job: Job | None = None
 
@@ -83,7 +95,7 @@ class Service:
 
         try:
             events: asyncio.Queue[Event] = asyncio.Queue()
-            reading, job = await self._start(request, events)
+            reading, job = await self._start(body, events)
             first = await _or_gone(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
@@ -92,15 +104,25 @@ class Service:
             close()
             raise
 
-    async def _start(
-        self, request: Request, events: asyncio.Queue[Event] | None
-    ) -> tuple[Reading, Job]:
-        """Read a request and queue its question."""
+    async def _receive(self, request: Request, stream: bool = False) -> Body:
+        """The body, once it is clear that it will be read; who sends it slowly takes no place."""
         began = time.perf_counter()
-        recognizer = self.recognizer
-        reading = await self._read(request)
-        ask = question(recognizer, reading.options)
-        job = Job(reading.ink, ask, began, began + self.settings.seconds)
+        self.recognizer  # noqa: B018  raises while it is loaded
+        self.house.check(stream)
+        kind = request.headers.get("content-type", "")
+        media_type(kind)
+        try:
+            async with asyncio.timeout(self.settings.body_seconds):
+                return Body(await request.body(), kind, began)
+        except TimeoutError:
+            seconds = f"{self.settings.body_seconds:g} s"
+            raise Problem(408, "slow_body", f"the body did not arrive within {seconds}") from None
+
+    async def _start(self, body: Body, events: asyncio.Queue[Event] | None) -> tuple[Reading, Job]:
+        """Read the ink of a request and queue its question."""
+        reading = await self._read(body)
+        ask = question(self.recognizer, reading.options)
+        job = Job(reading.ink, ask, body.began, body.began + self.settings.seconds)
         if events is not None:
             put = _from_thread(events)
             job.emit = put
@@ -109,24 +131,20 @@ class Service:
         self.house.pace = self.engine.pace
         return reading, job
 
-    async def _read(self, request: Request) -> Reading:
-        content_type = request.headers.get("content-type", "")
-        kind = media_type(content_type)
+    async def _read(self, body: Body) -> Reading:
+        pool = self.readers if media_type(body.kind) == FORM else self.clerks
         self.house.reading += 1
+        work = pool.submit(read_request, body.data, body.kind, self.settings)
         try:
-            body = await self._body(request)
-            pool = self.readers if kind == FORM else self.clerks
-            work = pool.submit(read_request, body, content_type, self.settings)
-            try:
-                async with asyncio.timeout(self.settings.read_seconds):
-                    return await asyncio.shield(asyncio.wrap_future(work))
-            except TimeoutError:
-                self._abandon(work)
-                seconds = f"{self.settings.read_seconds:g} s"
-                raise Problem(504, "slow_ink", f"the ink was not read within {seconds}") from None
-            except asyncio.CancelledError:
-                self._abandon(work)
-                raise
+            async with asyncio.timeout(self.settings.read_seconds):
+                return await asyncio.shield(asyncio.wrap_future(work))
+        except TimeoutError:
+            self._abandon(work)
+            seconds = f"{self.settings.read_seconds:g} s"
+            raise Problem(504, "slow_ink", f"the ink was not read within {seconds}") from None
+        except asyncio.CancelledError:
+            self._abandon(work)
+            raise
         finally:
             self.house.reading -= 1
 
@@ -145,17 +163,6 @@ class Service:
                 loop.call_soon_threadsafe(release)
 
         work.add_done_callback(done)
-
-    async def _body(self, request: Request) -> bytes:
-        try:
-            async with asyncio.timeout(self.settings.body_seconds):
-                return await request.body()
-        except TimeoutError:
-            raise Problem(
-                408,
-                "slow_body",
-                f"the body did not arrive within {self.settings.body_seconds:g} s",
-            ) from None
 
     async def _answer(self, request: Request, job: Job) -> Result:
         try:

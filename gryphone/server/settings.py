@@ -18,10 +18,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class Settings:
     """What a server may use. Sizes are bytes unless the name says otherwise, times seconds.
 
-    queue: requests in the house, from the moment their body is read. batch: inks that go through
-    the encoder together. linger: how long a batch waits for requests that are still being read.
-    readers: threads that trace images. streams: event streams at a time. seconds: the most a
-    request may take in all; read_seconds for reading its ink, body_seconds for sending its body,
+    queue: requests between their body and their answer, before others get a 503. batch: inks that
+    go through the encoder together. linger: how long a batch waits for requests that are being
+    read. readers: threads that trace images. streams: event streams at a time. seconds: the most
+    a request may take in all; read_seconds for reading its ink, body_seconds for sending its body,
     header_seconds for sending its headers. buffer: bodies that are held at a time, all together.
     path: length of all strokes together, in longer sides of the ink.
     """
