@@ -70,7 +70,7 @@ def create_app(settings: Settings | None = None, recognizer: Recognizer | None =
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.engine.start()
+        service.start()
         yield
         await service.close()
 

@@ -96,6 +96,17 @@ def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[i
     return read_image(picture.image, name=name), picture.size
 
 
+def warm_up() -> None:
+    """Trace a cross and write it down once: what that imports, no user should wait for."""
+    from gryphone.latex.mathml import to_mathml
+    from gryphone.photo import read_image
+
+    page = np.full((40, 40), 255, dtype=np.uint8)
+    page[18:22, 5:35] = page[5:35, 18:22] = 0
+    read_image(page, name="cross")
+    to_mathml("+")
+
+
 def _check_image(data: bytes, name: str, megapixels: int) -> None:
     """Refuse by the header alone, before any pixel is decoded."""
     from PIL import Image

@@ -241,7 +241,7 @@ class ModelAnswer(BaseModel):
     vocabulary: VocabularyAnswer
     symbols: list[str]
     max_steps: int
-    limits: dict[str, float]
+    limits: dict[str, int | float]
 
 
 class Health(BaseModel):

@@ -25,7 +25,7 @@ from gryphone.server.engine import Engine, Job, Left
 from gryphone.server.errors import Problem, problem_of
 from gryphone.server.house import House, Visit
 from gryphone.server.metrics import Metrics
-from gryphone.server.reading import FORM, Reading, media_type, read_request
+from gryphone.server.reading import FORM, Reading, media_type, read_request, warm_up
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
 
@@ -56,6 +56,11 @@ class Service:
         self.metrics.watch("gryphone_requests_inside", "Requests inside.", self.house, "inside")
         self.metrics.watch("gryphone_streams", "Open event streams.", self.house, "streams")
         self.metrics.watch("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
+
+    def start(self) -> None:
+        """Load the model, and what reads images beside it."""
+        self.engine.start()
+        self.readers.submit(warm_up)
 
     async def close(self) -> None:
         """Finish what is running."""

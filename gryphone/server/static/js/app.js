@@ -163,7 +163,7 @@ function forget() {
   answer = null;
   selected = null;
   setState("idle");
-  $("status").textContent = "";
+  $("status").textContent = $("live").textContent = "";
   $("progress").style.transform = "scaleX(0)";
   hideNotice();
   refresh();
