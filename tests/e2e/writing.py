@@ -97,6 +97,12 @@ class Desk:
         self.write(self.placed(example(name)))
         return self.settle()
 
+    def open_example(self, name: str) -> str:
+        """The same by opening its file, which is faster."""
+        self.page.set_input_files("#file", EXAMPLES / "ink" / f"{name}.inkml")
+        expect(self.find("#latex")).not_to_be_empty()
+        return self.settle()
+
     def ink(self) -> list[Stroke]:
         """The strokes on the canvas, as the page keeps them for a reload."""
         found = self.page.evaluate("() => sessionStorage.getItem('gryphone.draft')")
