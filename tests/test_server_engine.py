@@ -110,13 +110,13 @@ def test_streams_are_batched_too(recognizer: Recognizer) -> None:
 
 
 def test_one_bad_ink_hurts_no_other(
-    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     at = Looked.at
 
     def explode(recognizer: Recognizer, inks: Any, began: float) -> Looked:
         if any(len(ink.strokes) == 1 for ink in inks):
-            raise RuntimeError("this ink breaks the encoder")
+            raise RuntimeError(f"{inks[0].strokes} breaks the encoder")
         return at(recognizer, inks, began)
 
     with in_process(recognizer) as client, ThreadPoolExecutor(4) as pool:
@@ -132,6 +132,9 @@ def test_one_bad_ink_hurts_no_other(
         error = jobs[1].result().json()["error"]
         assert error["code"] == "internal"
         assert "encoder" not in error["message"]
+        # What a user wrote is in no log.
+        assert "recognition failed: RuntimeError" in caplog.text
+        assert "array" not in caplog.text
         assert post(client, strokes(power())).status_code == 200
 
 

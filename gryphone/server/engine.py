@@ -21,7 +21,7 @@ from gryphone.ink import Ink
 from gryphone.options import Ask, Step
 from gryphone.recognize import Encoded, Looked, Recognizer, load
 from gryphone.result import Result
-from gryphone.server.errors import Problem
+from gryphone.server.errors import Problem, trace
 from gryphone.server.metrics import Metrics
 from gryphone.server.settings import Settings
 
@@ -155,13 +155,9 @@ class Engine:
                 return
             batch, end = [job], time.perf_counter() + self.settings.linger
             while len(batch) < self.settings.batch:
-                patience = end - time.perf_counter() if self.expected() > 0 else 0
+                patience = end - time.perf_counter() if self.expected() else 0.0
                 try:
-                    job = (
-                        self._jobs.get(timeout=max(patience, 0))
-                        if patience > 0
-                        else (self._jobs.get_nowait())
-                    )
+                    job = self._jobs.get(patience > 0, max(patience, 0.0))
                 except queue.Empty:
                     break
                 if job is None:
@@ -241,39 +237,34 @@ class Engine:
 
     def _wanted(self, job: Job) -> bool:
         """Whether there is still work to do for a job; if not, it is told why."""
-        obstacle = None if job.answer.done() else job.obstacle()
+        if job.answer.done():
+            return False
+        obstacle = job.obstacle()
         if obstacle is not None:
             self._fail(job, obstacle)
-        return not job.answer.done()
+        return obstacle is None
 
     def _succeed(self, job: Job, result: Result) -> None:
+        # Its own deadline shortened the work; only the server's limit makes it worthless.
         obstacle = job.obstacle() if job.left or job.expires < time.perf_counter() else None
         if obstacle is not None:
             self._fail(job, obstacle)
             return
         self.metrics.ink("answered")
-        _settle(job, replace(result, seconds=time.perf_counter() - job.arrived))
+        job.answer.set_result(replace(result, seconds=time.perf_counter() - job.arrived))
 
     def _fail(self, job: Job, error: Exception) -> None:
-        outcome = "refused" if isinstance(error, GryphoneError) else "failed"
         if isinstance(error, Left):
             outcome = "left"
         elif isinstance(error, Problem):
             outcome = "late"
-        elif outcome == "failed":
-            log.error("recognition failed", exc_info=error)
+        elif isinstance(error, GryphoneError):
+            outcome = "refused"
+        else:
+            outcome = "failed"
+            log.error("recognition failed: %s", trace(error))
         self.metrics.ink(outcome)
-        _settle(job, error)
-
-
-def _settle(job: Job, outcome: Result | Exception) -> None:
-    # A future that its waiter cancelled takes no result.
-    if not job.answer.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, Result):
-        job.answer.set_result(outcome)
-    else:
-        job.answer.set_exception(outcome)
+        job.answer.set_exception(error)
 
 
 def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from gryphone.errors import ConfigError, GryphoneError, InkError, TokenError
 
 
@@ -39,6 +41,12 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, GryphoneError):
         return Problem(400, "bad_request", one_line(str(error)))
     return Problem(500, "internal", "the server failed on this request; its log says why")
+
+
+def trace(error: BaseException) -> str:
+    """Where an error came from, for the log; its message may hold what a user wrote."""
+    places = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__name__}\n{places}"
 
 
 def one_line(text: str, most: int = 400) -> str:

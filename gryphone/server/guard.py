@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gryphone.server.errors import Problem, problem_of
+from gryphone.server.errors import Problem, problem_of, trace
 from gryphone.server.house import House
 from gryphone.server.metrics import Metrics
 from gryphone.server.settings import Settings
@@ -80,7 +80,7 @@ class Guard:
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
-                log.error("request failed", exc_info=error)
+                log.error("request failed: %s", trace(error))
             await exchange.refuse(problem)
         finally:
             exchange.close()

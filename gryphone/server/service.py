@@ -172,7 +172,9 @@ class Service:
     async def _answer(self, request: Request, job: Job) -> Result:
         try:
             remaining = job.expires - time.perf_counter()
-            return await _or_gone(request, asyncio.wrap_future(job.answer), remaining)
+            # The engine settles every job, also one that nobody waits for.
+            waiting = asyncio.shield(asyncio.wrap_future(job.answer))
+            return await _or_gone(request, waiting, remaining)
         except Left:
             raise ClientDisconnect from None
         finally:

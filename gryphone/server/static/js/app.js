@@ -1,18 +1,16 @@
 // The page: what was written, what it was read as, and what the user says about it.
 
-import { apiKey, model } from "./client.js";
+import { model } from "./client.js";
+import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
 import { adopt, BLANK, Drawing, PEN } from "./drawing.js";
-import { acceptDrops, copyText, downloadInkml, downloadPng, kindOf, readPhoto } from "./files.js";
+import { kindOf, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
 import { History } from "./history.js";
-import { HistoryDialog } from "./history-dialog.js";
-import { installKeys } from "./keys.js";
 import { Pad } from "./pad.js";
 import { Player } from "./player.js";
 import { Reader } from "./reader.js";
 import { spoken, SymbolPanel } from "./symbols.js";
-import { installTheme } from "./theme-button.js";
 
 const ALTERNATIVES = 6;
 const DRAFT = "gryphone.draft";
@@ -26,8 +24,10 @@ const player = new Player(showStep, showResult);
 const history = new History();
 const writings = new WeakMap(); // snapshot -> the writing it belongs to
 
-let answer = null; // { data, strokes, steps }: the last answer and the strokes it is about
-let incoming = null; // InkML text that is being opened
+// The last answer, the strokes it is about, and its steps; `moved` where the strokes were scaled
+// after reading, so that the answer's boxes are not theirs.
+let answer = null;
+let incoming = null; // a file of ink that is being opened
 let locks = new Map(); // position -> symbol
 let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
 let tried = null; // a lock that has not been answered yet
@@ -39,7 +39,7 @@ let keepAnswer = false; // the change that follows brings its answer along
 
 function question() {
   const options = { steps: Number($("steps").value), alternatives: ALTERNATIVES };
-  if (incoming !== null) return { inkml: incoming, options: { ...options, ink: true } };
+  if (incoming) return { file: incoming, opened: true, options: { ...options, ink: true } };
   if (drawing.empty) return null;
   const { photo, strokes } = drawing.now;
   if (photo && strokes === null && !photo.traced) return { file: photo.file, photo, options };
@@ -50,7 +50,7 @@ function question() {
 
 function ask(pause) {
   player.stop();
-  if (drawing.empty && incoming === null) {
+  if (drawing.empty && !incoming) {
     reader.stop();
     forget();
     return;
@@ -73,7 +73,7 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
   hideNotice();
   tried = null;
   let strokes = question.read;
-  if (question.inkml !== undefined) {
+  if (question.opened) {
     strokes = adopt(data.ink.strokes);
     keepAnswer = true;
     drawing.open({ ...BLANK, strokes });
@@ -83,8 +83,8 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
     showTools();
   }
   incoming = null;
-  const moved = question.inkml !== undefined; // boxes are in the file's own units then
-  player.result({ data, strokes, steps, moved });
+  player.result({ data, strokes, steps, moved: question.opened });
+  if (!panel.vocabulary.length) loadModel();
 });
 reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   player.stop();
@@ -148,7 +148,8 @@ function refresh() {
     selected,
   );
   light(selected);
-  for (const id of ["copy-latex", "copy-mathml", "replay"]) $(id).disabled = !answer;
+  for (const id of ["copy-latex", "replay"]) $(id).disabled = !answer;
+  $("copy-mathml").disabled = !answer?.data.mathml;
 }
 
 function light(position) {
@@ -205,10 +206,10 @@ drawing.addEventListener("change", () => {
 });
 pad.addEventListener("start", () => {
   reader.stop();
-  player.stop();
+  if (!player.finish() && answer) refresh();
 });
 pad.addEventListener("end", () => {
-  if (["waiting", "reading"].includes(document.body.dataset.state)) ask();
+  if (["waiting", "reading", "error"].includes(document.body.dataset.state)) ask();
 });
 pad.addEventListener("view", showTools);
 
@@ -241,16 +242,18 @@ function openSnapshot(snapshot) {
 async function openFile(file) {
   try {
     const kind = kindOf(file);
-    if (kind === "inkml") openInkml(await file.text());
-    else if (kind === "photo") openSnapshot({ strokes: null, photo: await readPhoto(file) });
-    else throw new Error(`${file.name} is neither a picture nor InkML.`);
+    if (!kind) throw new Error(`${file.name} is neither a picture nor InkML.`);
+    const photo = kind === "photo" ? await readPhoto(file) : null;
+    if (photo) openSnapshot({ strokes: null, photo });
+    else openInk(file);
   } catch (error) {
     showNotice(error.message);
   }
 }
 
-function openInkml(text) {
-  incoming = text;
+/** Ink, or a picture that this browser cannot show: the server says which strokes are in it. */
+function openInk(file) {
+  incoming = file;
   writing = null;
   ask(0);
 }
@@ -273,6 +276,13 @@ function keep() {
 }
 
 // Correcting
+
+function setSteps(value) {
+  const slider = $("steps");
+  slider.value = value;
+  $("steps-value").textContent = slider.value;
+  if (!drawing.empty) ask(250);
+}
 
 function select(position) {
   selected = position;
@@ -337,103 +347,14 @@ formula.addEventListener("hover", ({ detail }) => {
   if (document.body.dataset.state === "done") light(detail ?? selected);
 });
 
-// Buttons, keys and dialogs
-
-async function copy(text, what) {
-  if (!answer) return;
-  try {
-    await copyText(text());
-    toast(`${what} copied`);
-  } catch (error) {
-    showNotice(error.message);
-  }
-}
-
-function setSteps(value) {
-  const slider = $("steps");
-  slider.value = value;
-  $("steps-value").textContent = slider.value;
-  if (!drawing.empty) ask(250);
-}
-
-const actions = {
-  undo: () => drawing.undo(),
-  redo: () => drawing.redo(),
-  clear: () => drawing.clear(),
-  fit: () => pad.fit(),
-  "zoom-in": () => pad.zoomBy(1.25),
-  "zoom-out": () => pad.zoomBy(0.8),
-  open: () => $("file").click(),
+installControls({
+  drawing, pad, history, ask, useTool, setSteps, select, step, eraseInk,
+  openFile, openSnapshot, showNotice, hideNotice,
+  onKey: loadModel,
+  selected: () => selected,
+  answer: () => answer?.data ?? null,
   replay: () => answer && player.replay(answer.steps, answer),
-  "copy-latex": () => copy(() => answer.data.latex, "LaTeX"),
-  "copy-mathml": () => copy(() => answer.data.mathml, "MathML"),
-  "save-png": () => drawing.strokes.length && downloadPng(drawing.strokes, drawing.now.pen),
-  "save-inkml": () => drawing.strokes.length && downloadInkml(drawing.strokes, answer?.data.latex),
-  "help-open": () => $("help").showModal(),
-  "notice-retry": () => ask(0),
-  "notice-close": hideNotice,
-};
-for (const [id, run] of Object.entries(actions)) $(id).addEventListener("click", run);
-for (const button of document.querySelectorAll("[data-tool]")) {
-  button.addEventListener("click", () => useTool(button.dataset.tool));
-}
-$("steps").addEventListener("input", () => setSteps($("steps").value));
-$("file").addEventListener("change", () => {
-  const [file] = $("file").files;
-  $("file").value = "";
-  if (file) openFile(file);
 });
-acceptDrops(openFile, openInkml, $("drop"));
-const historyDialog = new HistoryDialog(history, ({ strokes, pen }) => {
-  openSnapshot({ pen, strokes: strokes.map((points) => ({ points })) });
-});
-const toggleTheme = installTheme(() => pad.redraw());
-
-function askKey() {
-  $("key-value").value = apiKey.get();
-  if (!$("key").open) $("key").showModal();
-}
-$("key").addEventListener("close", () => {
-  if ($("key").returnValue === "cancel" || !$("key-value").value) return;
-  apiKey.set($("key-value").value);
-  loadModel();
-  ask(0);
-});
-
-installKeys(
-  [
-    ["Write", [
-      ["mod+z", "Undo", actions.undo],
-      ["mod+shift+z", "Redo", actions.redo],
-      ["mod+y", null, actions.redo],
-      ["p", "Pen", () => useTool("pen")],
-      ["e", "Erase strokes", () => useTool("eraser")],
-      ["h", "Move the paper (or hold space)", () => useTool("hand")],
-      ["x", "Clear", actions.clear],
-      ["+ - 0", "Zoom in, out, fit", (key) => ({ "+": actions["zoom-in"], "-": actions["zoom-out"], 0: actions.fit })[key]()],
-    ]],
-    ["Read", [
-      ["ArrowLeft ArrowRight", "Previous, next symbol", (key) => step(key === "ArrowLeft" ? -1 : 1)],
-      ["1 2 3 4 5", "Lock an alternative", (key) => document.querySelectorAll(".others button")[key - 1]?.click()],
-      ["l", "Lock or unlock the symbol", () => document.querySelector(".chosen .lock")?.click()],
-      ["Delete Backspace", "Erase the symbol's ink", () => eraseInk(selected)],
-      ["Escape", "Leave the symbol", () => select(null)],
-      [", .", "Fewer, more steps", (key) => setSteps(Number($("steps").value) + (key === "," ? -1 : 1))],
-      ["r", "Replay the refinement", actions.replay],
-    ]],
-    ["Keep", [
-      ["c", "Copy LaTeX", actions["copy-latex"]],
-      ["m", "Copy MathML", actions["copy-mathml"]],
-      ["g", "Download PNG", actions["save-png"]],
-      ["s", "Download InkML", actions["save-inkml"]],
-      ["o", "Open a photo or InkML", actions.open],
-      ["y", "History", () => historyDialog.open()],
-      ["t", "Light or dark", toggleTheme],
-      ["?", "This help", actions["help-open"]],
-    ]],
-  ],
-  pad,
-);
 
 async function loadModel() {
   try {

@@ -48,7 +48,7 @@ export async function model() {
 }
 
 /** Ask to read something; yields { event: "step" | "result", data }. */
-export async function* recognize({ strokes, inkml, file, options }, signal) {
+export async function* recognize({ strokes, file, options }, signal) {
   let init;
   if (file) {
     const body = new FormData();
@@ -56,8 +56,7 @@ export async function* recognize({ strokes, inkml, file, options }, signal) {
     body.append("options", JSON.stringify(options));
     init = { body };
   } else {
-    const body = JSON.stringify(inkml === undefined ? { strokes, options } : { inkml, options });
-    init = { body, headers: { "Content-Type": "application/json" } };
+    init = { body: JSON.stringify({ strokes, options }), headers: { "Content-Type": "application/json" } };
   }
   const response = await request("v1/recognize/stream", { method: "POST", signal, ...init });
   let done = false;

@@ -5,13 +5,13 @@ import { drawPicture } from "./pen.js";
 
 const LARGEST_SIDE = 2600; // larger photos are made smaller before they are sent
 
-/** A photo ready to show and send; its pixels are those the server sees. */
+/** A photo ready to show and send; null if this browser cannot show it. */
 export async function readPhoto(file) {
   let image;
   try {
     image = await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch {
-    throw new Error(`${file.name || "The picture"} cannot be read: it is no picture this browser knows.`);
+    return null;
   }
   const shrink = LARGEST_SIDE / Math.max(image.width, image.height);
   if (shrink < 1) {
@@ -27,15 +27,15 @@ export async function readPhoto(file) {
 
 const photo = (image, file) => ({ image, file, width: image.width, height: image.height, traced: null });
 
-/** "photo", "inkml", or null for what the page cannot open. */
+/** "photo", "ink", or null for what the page cannot open. */
 export function kindOf(file) {
-  if (/\.(inkml|xml)$/i.test(file.name) || /inkml|xml/.test(file.type)) return "inkml";
+  if (/\.(inkml|xml|json)$/i.test(file.name) || /inkml|xml|json/.test(file.type)) return "ink";
   if (file.type.startsWith("image/") || /\.(png|jpe?g|webp|bmp|tiff?)$/i.test(file.name)) return "photo";
   return null;
 }
 
-/** Files and ink text that are dropped or pasted anywhere on the page. */
-export function acceptDrops(onFile, onText, zone) {
+/** Files, and InkML as text, that are dropped or pasted anywhere on the page. */
+export function acceptDrops(onFile, zone) {
   let depth = 0;
   const show = (change) => {
     depth = Math.max(0, depth + change);
@@ -57,7 +57,7 @@ export function acceptDrops(onFile, onText, zone) {
     const [file] = event.clipboardData.files;
     const text = event.clipboardData.getData("text/plain").trim();
     if (file) onFile(file);
-    else if (/^(<\?xml[^>]*>\s*)?<ink\b/.test(text)) onText(text);
+    else if (/^(<\?xml[^>]*>\s*)?<ink\b/.test(text)) onFile(new File([text], "pasted.inkml"));
   });
 }
 

@@ -36,6 +36,14 @@ export class Player {
     this.result(result);
   }
 
+  /** Show the answer now if it has come; whether it had. */
+  finish() {
+    const result = this.#queue.find((item) => item.result)?.result;
+    this.stop();
+    if (result) this.#onResult(result);
+    return result !== undefined;
+  }
+
   stop() {
     clearTimeout(this.#timer);
     this.#timer = 0;

@@ -25,6 +25,10 @@ export class SymbolPanel extends EventTarget {
     this.#chips.addEventListener("keydown", (event) => this.#arrows(event));
   }
 
+  get vocabulary() {
+    return this.#vocabulary;
+  }
+
   set vocabulary(symbols) {
     this.#vocabulary = symbols.filter((symbol) => !symbol.startsWith("<"));
     const list = h("datalist", { id: "vocabulary" });
