@@ -1,0 +1,112 @@
+// Buttons, keys, dialogs and files: every way to ask the page for something.
+
+import { apiKey } from "./client.js";
+import { $, toast } from "./dom.js";
+import { acceptDrops, copyText, downloadInkml, downloadPng } from "./files.js";
+import { HistoryDialog } from "./history-dialog.js";
+import { installKeys } from "./keys.js";
+import { installTheme } from "./theme-button.js";
+
+/** `page`: what app.js can do. */
+export function installControls(page) {
+  const { drawing, pad } = page;
+  const copy = async (what, text) => {
+    if (!page.answer()) return;
+    try {
+      await copyText(text(page.answer()));
+      toast(`${what} copied`);
+    } catch (error) {
+      page.showNotice(error.message);
+    }
+  };
+  const save = (download, ...more) => drawing.strokes.length && download(drawing.strokes, ...more);
+  const actions = {
+    undo: () => drawing.undo(),
+    redo: () => drawing.redo(),
+    clear: () => drawing.clear(),
+    fit: () => pad.fit(),
+    "zoom-in": () => pad.zoomBy(1.25),
+    "zoom-out": () => pad.zoomBy(0.8),
+    open: () => $("file").click(),
+    replay: page.replay,
+    "copy-latex": () => copy("LaTeX", ({ latex }) => latex),
+    "copy-mathml": () => page.answer()?.mathml && copy("MathML", ({ mathml }) => mathml),
+    "save-png": () => save(downloadPng, drawing.now.pen),
+    "save-inkml": () => save(downloadInkml, page.answer()?.latex),
+    "help-open": () => $("help").showModal(),
+    "notice-retry": () => page.ask(0),
+    "notice-close": page.hideNotice,
+  };
+  for (const [id, run] of Object.entries(actions)) $(id).addEventListener("click", run);
+  for (const button of document.querySelectorAll("[data-tool]")) {
+    button.addEventListener("click", () => page.useTool(button.dataset.tool));
+  }
+  $("steps").addEventListener("input", () => page.setSteps($("steps").value));
+  const historyDialog = new HistoryDialog(page.history, ({ strokes, pen }) => {
+    page.openSnapshot({ pen, strokes: strokes.map((points) => ({ points })) });
+  });
+  const toggleTheme = installTheme(() => pad.redraw());
+  installFiles(page);
+  installKeyDialog(page);
+  installKeys(
+    [
+      ["Write", [
+        ["mod+z", "Undo", actions.undo],
+        ["mod+shift+z", "Redo", actions.redo],
+        ["mod+y", null, actions.redo],
+        ["p", "Pen", () => page.useTool("pen")],
+        ["e", "Erase strokes", () => page.useTool("eraser")],
+        ["h", "Move the paper (or hold space)", () => page.useTool("hand")],
+        ["x", "Clear", actions.clear],
+        ["+ - 0", "Zoom in, out, fit", (key) => ({ "+": actions["zoom-in"], "-": actions["zoom-out"], 0: actions.fit })[key]()],
+      ]],
+      ["Read", [
+        ["ArrowLeft ArrowRight", "Previous, next symbol", (key) => page.step(key === "ArrowLeft" ? -1 : 1)],
+        ["1 2 3 4 5", "Lock an alternative", (key) => document.querySelectorAll(".others button")[key - 1]?.click()],
+        ["l", "Lock or unlock the symbol", () => document.querySelector(".chosen .lock")?.click()],
+        ["Delete Backspace", "Erase the symbol's ink", () => page.eraseInk(page.selected())],
+        ["Escape", "Leave the symbol", () => page.select(null)],
+        [", .", "Fewer, more steps", (key) => page.setSteps(Number($("steps").value) + (key === "," ? -1 : 1))],
+        ["r", "Replay the refinement", actions.replay],
+      ]],
+      ["Keep", [
+        ["c", "Copy LaTeX", actions["copy-latex"]],
+        ["m", "Copy MathML", actions["copy-mathml"]],
+        ["g", "Download PNG", actions["save-png"]],
+        ["s", "Download InkML", actions["save-inkml"]],
+        ["o", "Open a photo or InkML", actions.open],
+        ["y", "History", () => historyDialog.open()],
+        ["t", "Light or dark", toggleTheme],
+        ["?", "This help", actions["help-open"]],
+      ]],
+    ],
+    page.pad,
+  );
+}
+
+function installFiles({ openFile }) {
+  $("file").addEventListener("change", () => {
+    const [file] = $("file").files;
+    $("file").value = "";
+    if (file) openFile(file);
+  });
+  acceptDrops(openFile, $("drop"));
+}
+
+function installKeyDialog({ ask, onKey }) {
+  $("key").addEventListener("close", () => {
+    if ($("key").returnValue !== "use") return;
+    apiKey.set($("key-value").value);
+    onKey();
+    ask(0);
+  });
+}
+
+/** The server wants a key. */
+export function askKey() {
+  const dialog = $("key");
+  if (dialog.open) return;
+  $("key-value").value = apiKey.get();
+  dialog.returnValue = "";
+  dialog.showModal();
+}
