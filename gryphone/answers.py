@@ -75,13 +75,13 @@ def answer_together(
         deadline,
         _watch(questions),
     )
-    seconds = (time.perf_counter() - began) / len(questions)
-    results, first = [], 0
+    votes, first = [], 0
     for q in questions:
-        own = decodes[first : first + q.ask.decodes]
-        results.append(_result(q, own, seconds))
+        votes.append(Vote.of(q, decodes[first : first + q.ask.decodes]))
         first += q.ask.decodes
-    return results
+    strokes = _strokes(votes)
+    seconds = (time.perf_counter() - began) / len(questions)
+    return [_result(vote, own, seconds) for vote, own in zip(votes, strokes, strict=True)]
 
 
 def _constraints(questions: Sequence[Question]) -> list[Constraint] | None:
@@ -184,17 +184,30 @@ def project(recognizer: Recognizer, decoded: Decoded) -> Decoded:
     return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, LOWEST))
 
 
-def _result(question: Question, raw: Sequence[Decoded], seconds: float) -> Result:
-    """Vote, weigh and place; what the user gave is not doubted."""
-    began = time.perf_counter()
+@dataclass(frozen=True)
+class Vote:
+    """What the decodes of one question say: alike answers together, the winners first."""
+
+    question: Question
+    groups: Sequence[Sequence[Decoded]]
+    best: Decoded
+
+    @classmethod
+    def of(cls, question: Question, raw: Sequence[Decoded]) -> Vote:
+        """Make every answer well-formed, and count."""
+        votes: dict[bytes, list[Decoded]] = {}
+        for d in (project(question.encoded.looked.recognizer, d) for d in raw):
+            votes.setdefault(d.ids.tobytes(), []).append(d)
+        groups = sorted(votes.values(), key=lambda g: (-len(g), -max(d.log_probs.sum() for d in g)))
+        return cls(question, groups, max(groups[0], key=lambda d: float(d.log_probs.sum())))
+
+
+def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> Result:
+    """Weigh and place the answer; what the user gave is not doubted."""
+    question, groups, best = vote.question, vote.groups, vote.best
     encoded, ask, constraint = question.encoded, question.ask, question.constraint
     recognizer = encoded.looked.recognizer
-    decodes = [project(recognizer, d) for d in raw]
-    votes: dict[bytes, list[Decoded]] = {}
-    for d in decodes:
-        votes.setdefault(d.ids.tobytes(), []).append(d)
-    groups = sorted(votes.values(), key=lambda g: (-len(g), -max(d.log_probs.sum() for d in g)))
-    best = max(groups[0], key=lambda d: float(d.log_probs.sum()))
+    decodes = [d for group in groups for d in group]
     facts = recognizer.checkpoint.facts
     share = len(groups[0]) / len(decodes)
     seen = witnesses(best.ids, groups[0], decodes)
@@ -203,7 +216,6 @@ def _result(question: Question, raw: Sequence[Decoded], seconds: float) -> Resul
     best = replace(best, distributions=tuple(hidden_distributions(best)))
     whole = float(calibrated(whole_features(seen, share), facts, "whole"))
     each = calibrated(symbol_features(seen), facts, "symbol")
-    strokes = _strokes(encoded, best.ids) if ask.boxes else [()] * len(best.ids)
     rows = recognizer.tokenizer.rows(best.ids)
     tokens = recognizer.tokenizer.join(rows)
     latex, starts = spell(tokens)
@@ -237,7 +249,7 @@ def _result(question: Question, raw: Sequence[Decoded], seconds: float) -> Resul
         symbols=symbols,
         n_best=_n_best(recognizer, groups, best, ask.n_best),
         steps=max(d.steps for d in decodes),
-        seconds=seconds + time.perf_counter() - began,
+        seconds=seconds,
         seed=ask.seed,
         name=encoded.ink.id,
         warnings=tuple(warnings),
@@ -304,26 +316,36 @@ def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
     return out
 
 
-def _strokes(encoded: Encoded, ids: np.ndarray) -> list[tuple[int, ...]]:
-    """The strokes of the input that became each token."""
-    looked, ink = encoded.looked, encoded.ink
-    model, canvas = looked.recognizer.checkpoint.model, looked.recognizer.checkpoint.config.canvas
-    if looked.recognizer.checkpoint.config.dense or not len(ids):
-        return [()] * len(ids)
-    names = [row[0] for row in looked.recognizer.tokenizer.rows(ids)]
-    inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
-    writes = ~torch.tensor(inkless)
-    device = encoded.memory.features.device
-    room = looked.recognizer.checkpoint.config.length - len(ids)
-    padded = np.concatenate([ids, np.full((min(room, 1), ids.shape[1]), PAD_ID)])
-    score = locate.evidence(model, encoded.memory, torch.from_numpy(padded).to(device))
-    first = sum(len(other.strokes) for other in looked.inks[: encoded.index])
-    numbers = range(first, first + len(ink.strokes))
-    strokes = locate.strokes_on_patches(
-        looked.pixels, looked.patches, canvas, encoded.index, numbers
-    )
-    owners = np.array(locate.assign(score[: len(ids)].cpu(), strokes, writes))
-    return [tuple(np.flatnonzero(owners == token).tolist()) for token in range(len(ids))]
+def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
+    """The strokes that became each token of each answer: one more look of the decoder at all."""
+    looked = votes[0].question.encoded.looked
+    config, tokenizer = looked.recognizer.checkpoint.config, looked.recognizer.tokenizer
+    found: list[list[tuple[int, ...]]] = [[()] * len(vote.best.ids) for vote in votes]
+    asked = [i for i, v in enumerate(votes) if v.question.ask.boxes and len(v.best.ids)]
+    if config.dense or not asked:
+        return found
+    device = looked.memory.features.device
+    canvases = []
+    for i in asked:
+        ids = votes[i].best.ids
+        room = min(config.length - len(ids), 1)
+        padded = np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)])
+        canvases.append(torch.from_numpy(padded).to(device))
+    owners = [votes[i].question.encoded.index for i in asked]
+    memory = looked.of(owners)
+    scores = locate.evidence(looked.recognizer.checkpoint.model, memory, canvases)
+    for i, owner, score in zip(asked, owners, scores, strict=True):
+        ids = votes[i].best.ids
+        names = [row[0] for row in tokenizer.rows(ids)]
+        inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
+        first = sum(len(other.strokes) for other in looked.inks[:owner])
+        numbers = range(first, first + len(looked.inks[owner].strokes))
+        drawn = locate.strokes_on_patches(
+            looked.pixels, looked.patches, config.canvas, owner, numbers
+        )
+        mine = np.array(locate.assign(score[: len(ids)].cpu(), drawn, ~torch.tensor(inkless)))
+        found[i] = [tuple(np.flatnonzero(mine == token).tolist()) for token in range(len(ids))]
+    return found
 
 
 def _box(encoded: Encoded, strokes: Sequence[int]) -> Box | None:

@@ -7,7 +7,7 @@ stroke goes to the token that its pixels speak for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
@@ -21,25 +21,35 @@ FLOOR = 1e-4
 
 
 @torch.inference_mode()
-def attention(model: GryphOne, memory: Memory, ids: Tensor) -> Tensor:
-    """Where each token (n, S) of a finished canvas looks, (L, n, P): the heads' mean per layer."""
+def attention(model: GryphOne, memory: Memory, canvases: Sequence[Tensor]) -> list[Tensor]:
+    """Where each token looks, (L, n, P) for each finished canvas (n, S): the heads' mean per layer.
+
+    The canvases are those of the images of `memory`, in order.
+    """
     decoder = model.decoder
-    index = torch.arange(len(ids), device=ids.device)
-    x = decoder.position(index)
+    lengths = [len(ids) for ids in canvases]
+    device = canvases[0].device
+    x = decoder.position(torch.cat([torch.arange(n, device=device) for n in lengths]))
     for stream, table in enumerate(decoder.embed):
-        x = x + table(ids[:, stream])
-    own = Packing.equal(1, len(ids), ids.device)
-    seen = []
+        x = x + table(torch.cat([ids[:, stream] for ids in canvases]))
+    own = Packing.of(torch.tensor(lengths, device=device), max(lengths))
+    if len(lengths) == 1:
+        own = Packing.equal(1, lengths[0], device)
+    patches = memory.rows.offsets.diff().tolist()
+    seen: list[list[Tensor]] = [[] for _ in lengths]
     blocks = cast(Iterable[DecoderBlock], decoder.blocks)
     for block, (k, v) in zip(blocks, memory.keys_values, strict=True):
         x = x + block.attn(block.norm1(x), own)
         query = block.norm2(x)
         q = block.cross.q(query).unflatten(1, (block.cross.heads, -1))
-        weights = (torch.einsum("nhd,phd->hnp", q, k) / q.shape[-1] ** 0.5).softmax(-1)
-        seen.append(weights.mean(0))
+        for layers, own_q, own_k in zip(
+            seen, q.split_with_sizes(lengths), k.split_with_sizes(patches), strict=True
+        ):
+            scores = torch.einsum("nhd,phd->hnp", own_q, own_k) / q.shape[-1] ** 0.5
+            layers.append(scores.softmax(-1).mean(0))
         x = x + block.cross(query, (k, v), own, memory.rows)
         x = x + block.mlp(block.norm3(x))
-    return torch.stack(seen)
+    return [torch.stack(layers) for layers in seen]
 
 
 def strokes_on_patches(
@@ -63,15 +73,24 @@ def strokes_on_patches(
 
 
 @torch.inference_mode()
-def evidence(model: GryphOne, memory: Memory, ids: Tensor, weight: float = ATTENTION) -> Tensor:
-    """Log-score (n, P) of each patch holding ink of each token."""
-    looked = attention(model, memory, ids).mean(0)
-    looked = looked / looked.amax(1, keepdim=True).clamp_min(1e-12)
-    score = weight * looked.clamp_min(FLOOR).log()
-    for stream, head in enumerate(model.patch_heads):
-        log_probs = head(memory.features).log_softmax(-1)  # (P, V)
-        score = score + log_probs[:, ids[:, stream]].T.clamp_min(-12)
-    return score
+def evidence(
+    model: GryphOne, memory: Memory, canvases: Sequence[Tensor], weight: float = ATTENTION
+) -> list[Tensor]:
+    """Log-score (n, P) of each patch holding ink of each token, for every canvas (n, S)."""
+    patches = memory.rows.offsets.diff().tolist()
+    heads = [
+        head(memory.features).log_softmax(-1).split_with_sizes(patches)
+        for head in model.patch_heads
+    ]
+    out = []
+    for image, looked in enumerate(attention(model, memory, canvases)):
+        look = looked.mean(0)
+        look = look / look.amax(1, keepdim=True).clamp_min(1e-12)
+        score = weight * look.clamp_min(FLOOR).log()
+        for stream, log_probs in enumerate(heads):  # (P, V)
+            score = score + log_probs[image][:, canvases[image][:, stream]].T.clamp_min(-12)
+        out.append(score)
+    return out
 
 
 def assign(score: Tensor, ink: Tensor, writes: Tensor) -> list[int]:

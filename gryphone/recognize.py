@@ -209,6 +209,12 @@ class Looked:
         patches = cut(pixels, config)
         return cls(recognizer, inks, pixels, patches, encode_patches(model, patches), began)
 
+    def of(self, inks: Sequence[int]) -> Memory:
+        """What the encoder saw of some of the inks."""
+        if list(inks) == list(range(len(self.inks))):
+            return self.memory
+        return choose(self.memory, torch.tensor(inks, device=self.memory.features.device))
+
     def each(self) -> list[Encoded]:
         """The inks one by one."""
         return [Encoded(self, i) for i in range(len(self.inks))]
@@ -247,14 +253,6 @@ class Encoded:
     def ink(self) -> Ink:
         """The strokes that were read."""
         return self.looked.inks[self.index]
-
-    @cached_property
-    def memory(self) -> Memory:
-        """What the encoder saw of this ink alone."""
-        if len(self.looked.inks) == 1:
-            return self.looked.memory
-        device = self.looked.memory.features.device
-        return choose(self.looked.memory, torch.tensor([self.index], device=device))
 
     def decode(self, **options: Any) -> Result:
         """Answer one question about the input; the options are those of `Ask`."""
