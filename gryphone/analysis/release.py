@@ -12,6 +12,7 @@ from gryphone.checkpoint import load_checkpoint, save_checkpoint
 LICENCE = "CC BY-NC-SA 3.0 (trained on CROHME ink; non-commercial use only)"
 DATA = (
     "CROHME 2019 and 2023 training ink and white-listed artificial CROHME ink (CC BY-NC-SA 3.0)",
+    "OffRaSHME 2020 photographs and their symbol boxes, traced (CC BY-NC-SA 3.0)",
     "Detexify symbol strokes (ODbL)",
     "formulas of arXiv papers and public label lists, text only",
 )
