@@ -7,20 +7,29 @@ from __future__ import annotations
 
 import argparse
 import io
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from pathlib import Path
 
-from conftest import FLAGS, _address
+from chromium import FLAGS, PROGRAM, served
 from PIL import Image
 from playwright.sync_api import sync_playwright
-from writing import Desk, example
+from writing import Desk, Stroke, example
 
 ROOT = Path(__file__).parents[2]
-WINDOW = {"width": 1080, "height": 700}
+WINDOW = {"width": 1180, "height": 760}
+
+
+def chi_squared() -> list[Stroke]:
+    """A sum with a chi that may as well be an x, put together from the bundled drawings."""
+    parts = (
+        (example("01-power"), 0),
+        (example("13-quadratic")[2:4], 75),
+        (example("09-series"), 125),
+    )
+    strokes: list[Stroke] = []
+    for part, left in parts:
+        shift = left - min(x for stroke in part for x, _ in stroke)
+        strokes += [[(x + shift, y) for x, y in stroke] for stroke in part]
+    return strokes
 
 
 class Film:
@@ -38,16 +47,16 @@ class Film:
 
     def save(self, path: Path) -> None:
         first, *rest = self.frames
-        first.save(
-            path, save_all=True, append_images=rest, duration=self.times, loop=0, quality=72, method=4
-        )
+        settings = {"loop": 0, "quality": 72, "method": 4}
+        first.save(path, save_all=True, append_images=rest, duration=self.times, **settings)
 
 
 def play(desk: Desk) -> Film:
-    """The story: write, watch the boxes fill, pick a symbol, lock another."""
+    """The story: write, watch the boxes fill, pick the tinted symbol, lock what was meant."""
     film = Film(desk)
+    desk.page.wait_for_timeout(500)  # fonts
     film.shoot(700)
-    for stroke in desk.placed(example("05-root"), 1.5):
+    for stroke in desk.placed(chi_squared(), 2):
         desk.write([stroke])
         film.shoot(150)
     desk.settle()
@@ -58,14 +67,16 @@ def play(desk: Desk) -> Film:
     desk.settle()
     desk.page.wait_for_timeout(200)
     film.shoot(1300)
-    desk.find(".chip").nth(1).click()
+    desk.find(".chip").first.click()
     desk.page.wait_for_timeout(200)
     film.shoot(1500)
-    desk.find(".others button").first.click()
+    desk.find(r'.others button[data-symbol="\\chi"]').click()
     desk.page.wait_for_timeout(100)
     desk.settle()
+    desk.press("Escape")
+    desk.page.mouse.move(5, 5)
     desk.page.wait_for_timeout(300)
-    film.shoot(1900)
+    film.shoot(2200)
     return film
 
 
@@ -73,24 +84,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "page.webp")
     out = parser.parse_args().out
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        log = Path(folder) / "log"
-        with log.open("w") as file:
-            command = [sys.executable, "-m", "gryphone", "serve", "--port", "0", "--no-open"]
-            process = subprocess.Popen(command, stdout=file, stderr=file)
-        try:
-            url = _address(process, log)
-            chromium = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=list(FLAGS)
-            )
-            desk = Desk.open(chromium, url, viewport=WINDOW)
-            time.sleep(0.5)  # fonts
-            film = play(desk)
-            film.save(out)
-            film.frames[-2].save(out.with_suffix(".png"), optimize=True)
-        finally:
-            process.terminate()
-            process.wait(20)
+    with served() as url, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
+        film = play(Desk.open(chromium, url, viewport=WINDOW))
+        film.save(out)
     print(f"{out}: {len(film.frames)} frames, {out.stat().st_size >> 10} KiB")
 
 

@@ -10,6 +10,7 @@ const OPTIONS = {
 };
 const SURE = 0.9; // below this a symbol is tinted
 const SMALLEST = 15; // pixels; a longer formula is scrolled
+const ROOT = 0.8; // width of KaTeX's root sign, in em
 const ACCENT = ".accent-body *, svg, .overline-line, .underline-line";
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -99,8 +100,8 @@ export class FormulaView extends EventTarget {
     }
     const origin = this.#stage.getBoundingClientRect();
     for (const piece of this.#pieces.values()) {
-      const rects = piece.elements.map((element) => inkRect(element));
-      piece.rects = joined(rects.map((r) => [r[0] - origin.left, r[1] - origin.top, r[2] - origin.left, r[3] - origin.top]));
+      const rects = joined(piece.elements.flatMap(inkRects));
+      piece.rects = rects.map(([left, top, right, bottom]) => [left - origin.left, top - origin.top, right - origin.left, bottom - origin.top]);
     }
     this.#paint();
   }
@@ -165,13 +166,17 @@ function glyphs(wrapper) {
 const ruler = document.createElement("canvas").getContext("2d");
 
 /** Left, top, right, bottom of an element's ink on the screen, not of its line box. */
-function inkRect(element) {
+function inkRects(element) {
   const text = [...element.childNodes].find((node) => node.nodeType === 3 && node.data.trim());
   if (!text) {
     const rect = element.getBoundingClientRect();
     const clip = element.closest(".hide-tail")?.getBoundingClientRect();
     const right = clip ? Math.min(rect.right, clip.right) : rect.right;
-    return [rect.left, rect.top, right, rect.bottom];
+    if (!element.closest(".sqrt")) return [[rect.left, rect.top, right, rect.bottom]];
+    // A root is its sign and its bar, not what stands under them.
+    const em = parseFloat(getComputedStyle(element).fontSize);
+    const [sign, top] = [rect.left + ROOT * em, rect.top + 0.07 * em];
+    return [[rect.left, top, sign, rect.bottom], [sign + 4, top, right, top + 2]];
   }
   const range = document.createRange();
   range.selectNodeContents(text);
@@ -180,12 +185,12 @@ function inkRect(element) {
   ruler.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   const ink = ruler.measureText(text.data);
   const baseline = rect.top + ink.fontBoundingBoxAscent;
-  return [
+  return [[
     rect.left - ink.actualBoundingBoxLeft,
     baseline - ink.actualBoundingBoxAscent,
     rect.left + ink.actualBoundingBoxRight,
     baseline + ink.actualBoundingBoxDescent,
-  ];
+  ]];
 }
 
 /** Rectangles that stand next to each other (the letters of `mod`) as one. */
@@ -193,7 +198,7 @@ function joined(rects) {
   const out = [];
   for (const rect of rects) {
     const last = out.at(-1);
-    const beside = last && rect[0] - last[2] < 3 && rect[0] >= last[0] && rect[1] < last[3] && rect[3] > last[1];
+    const beside = last && rect[0] - last[2] < 1.5 && rect[0] >= last[0] && rect[1] < last[3] && rect[3] > last[1];
     if (beside) out[out.length - 1] = [last[0], Math.min(last[1], rect[1]), Math.max(last[2], rect[2]), Math.max(last[3], rect[3])];
     else out.push(rect);
   }
