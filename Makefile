@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint style bench bench-train setup browser
+.PHONY: demo test lint style bench bench-train load setup browser
 
 setup: $(READY)
 
@@ -43,3 +43,7 @@ bench: $(READY)
 # Training speed of `paper` and `ink` on the GPU; needs packed/train.parquet (see docs/training.md).
 bench-train: $(READY)
 	$(BIN)/python benchmarks/bench_train.py
+
+# Load test of the server on the loopback interface, about five minutes.
+load: $(READY)
+	$(BIN)/python benchmarks/load.py

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 from gryphone.errors import ConfigError
 from gryphone.ink import to_inkml, to_strokes
 from gryphone.recognize import Recognizer
+from gryphone.server.metrics import Counter, Histogram
 from gryphone.server.schemas import Answer, ModelAnswer
 from gryphone.server.settings import Settings
 
@@ -287,3 +289,40 @@ def test_a_file_name_is_made_harmless(client: TestClient, tmp_path: Path) -> Non
     answer = client.post("/v1/recognize", files={"file": (name, picture())}).json()
     assert len(answer["file"]) <= 80
     assert "/" not in answer["file"]
+
+
+def test_histograms_are_cumulative() -> None:
+    histogram = Histogram("h", "Help.", (1.0, 2.0), ("route",))
+    for value in (0.5, 1.0, 1.5, 9.0):
+        histogram.observe(value, "/")
+    assert histogram.lines() == [
+        "# HELP h Help.",
+        "# TYPE h histogram",
+        'h_bucket{route="/",le="1"} 2',
+        'h_bucket{route="/",le="2"} 3',
+        'h_bucket{route="/",le="+Inf"} 4',
+        'h_sum{route="/"} 12.000000',
+        'h_count{route="/"} 4',
+    ]
+    counter = Counter("c", "Help.")
+    assert counter.lines()[-1] == "c 0"
+    counter.add(by=12345678)
+    assert counter.lines()[-1] == "c 12345678"
+
+
+def test_the_page_and_its_files_are_served(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["cache-control"] == "no-cache"
+    linked = re.findall(r'(?:src|href)="(/?static/[^"]+)"', page.text)
+    assert linked
+    for path in linked:
+        response = client.get("/" + path.lstrip("/"))
+        assert response.status_code == 200, path
+        assert (
+            client.get(
+                "/" + path.lstrip("/"), headers={"if-none-match": response.headers["etag"]}
+            ).status_code
+            == 304
+        )

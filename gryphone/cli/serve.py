@@ -61,7 +61,7 @@ def serve(
             err=True,
         )
     # PyTorch's idle threads would else spin, and take the cores from those that read requests:
-    # on a busy machine an answer takes twice to ten times as long.
+    # on a busy machine an answer takes many times as long (docs/server.md).
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from gryphone.server.run import serve as run
 

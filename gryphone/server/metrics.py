@@ -29,7 +29,7 @@ class Counter:
         values = self.values or ({} if self.labels else {(): 0.0})
         return [
             *_head(self.name, self.help, "counter"),
-            *(f"{self.name}{_braces(self.labels, k)} {v:g}" for k, v in values.items()),
+            *(f"{self.name}{_braces(self.labels, k)} {v:.15g}" for k, v in values.items()),
         ]
 
 
@@ -42,7 +42,7 @@ class Gauge:
     read: Callable[[], float]
 
     def lines(self) -> list[str]:
-        return [*_head(self.name, self.help, "gauge"), f"{self.name} {self.read():g}"]
+        return [*_head(self.name, self.help, "gauge"), f"{self.name} {self.read():.15g}"]
 
 
 @dataclass
