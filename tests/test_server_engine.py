@@ -327,6 +327,38 @@ def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
     assert sizes == [1, 1, 1, 1, 2]
 
 
+def test_a_batch_waits_only_where_more_is_likely(recognizer: Recognizer) -> None:
+    expected = 0
+    engine = Engine(Settings(linger=0.5), Metrics(), recognizer, lambda: expected)
+    batches = engine._batches()
+
+    def put(count: int) -> None:
+        for _ in range(count):
+            engine.submit(Job(power(), Ask(), 0, 1))
+
+    def timed() -> tuple[int, float]:
+        began = time.perf_counter()
+        return len(next(batches)), time.perf_counter() - began
+
+    put(1)
+    count, seconds = timed()
+    assert (count, seconds < 0.3) == (1, True)
+    put(2)
+    assert timed()[0] == 2
+    put(1)
+    threading.Timer(0.05, put, (1,)).start()  # a crowd asks again
+    assert timed()[0] == 2
+    put(1)
+    assert timed()[0] == 1  # in vain this time
+    expected = 1
+    put(1)
+    threading.Timer(0.05, put, (1,)).start()
+    assert timed()[0] == 2
+    engine.submit(Job(power(), Ask(), 0, 1))
+    engine.close()
+    assert [len(batch) for batch in batches] == [1]
+
+
 def test_a_job_knows_when_it_is_too_late() -> None:
     now = time.perf_counter()
     job = Job(power(), Ask(deadline_ms=500), now, now + 30)

@@ -148,14 +148,19 @@ class Engine:
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def _batches(self) -> Iterator[list[Job]]:
-        """What waits, a batch at a time; a little patience where more is about to come."""
+        """What waits, a batch at a time; a little patience where more is about to come.
+
+        That is, while other requests are being read, and after a batch of several: clients that
+        were answered together ask again together.
+        """
+        crowd = False
         while True:
             job = self._jobs.get()
             if job is None:
                 return
             batch, end = [job], time.perf_counter() + self.settings.linger
             while len(batch) < self.settings.batch:
-                patience = end - time.perf_counter() if self.expected() else 0.0
+                patience = end - time.perf_counter() if crowd or self.expected() else 0.0
                 try:
                     job = self._jobs.get(patience > 0, max(patience, 0.0))
                 except queue.Empty:
@@ -164,6 +169,7 @@ class Engine:
                     self._jobs.put(None)  # for the next round, behind what is still queued
                     break
                 batch.append(job)
+            crowd = len(batch) > 1
             yield batch
 
     def _answer(self, jobs: Sequence[Job]) -> None:

@@ -19,8 +19,8 @@ class Settings:
     """What a server may use. Sizes are bytes unless the name says otherwise, times seconds.
 
     queue: requests between their body and their answer, before others get a 503. batch: inks that
-    go through the encoder together. linger: how long a batch waits for requests that are being
-    read. readers: threads that trace images. streams: event streams at a time. seconds: the most
+    go through the encoder together. linger: how long a batch waits for requests that are about
+    to come. readers: threads that trace images. streams: event streams at a time. seconds: the most
     a request may take in all; read_seconds for reading its ink, body_seconds for sending its body,
     header_seconds for sending its headers. buffer: bodies that are held at a time, all together.
     path: length of all strokes together, in longer sides of the ink.
@@ -35,7 +35,7 @@ class Settings:
     cors: tuple[str, ...] = ()
     queue: int = 64
     batch: int = 8
-    linger: float = 0.003
+    linger: float = 0.01
     readers: int = 2
     streams: int = 16
     seconds: float = 30.0
