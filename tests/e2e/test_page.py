@@ -134,6 +134,7 @@ def test_locks_and_symbols_by_keyboard(desk: Desk) -> None:
     expect(desk.find(".chip.locked")).to_have_count(1)
     desk.press("Escape")
     expect(desk.find("#inspector .chosen")).to_have_count(0)
+    expect(desk.find(".chip").nth(4)).to_be_focused()
     desk.find("#unlock-all").click()
     desk.shows("a+b=c")
     # Delete erases a symbol's own ink.
@@ -259,8 +260,8 @@ def test_copy_latex_and_mathml(desk: Desk) -> None:
 
 def test_history_keeps_and_brings_back(desk: Desk) -> None:
     desk.write_example("02-sum")
-    desk.press("x")
-    desk.write_example("03-half")
+    desk.open_example("03-half")
+    desk.shows(r"\frac{1}{2}")
     desk.page.reload()
     desk.settle()
     desk.press("y")

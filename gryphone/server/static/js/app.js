@@ -3,6 +3,7 @@
 import { model } from "./client.js";
 import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
+import { loadDraft, saveDraft } from "./draft.js";
 import { adopt, BLANK, Drawing, PEN } from "./drawing.js";
 import { kindOf, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
@@ -13,7 +14,6 @@ import { Reader } from "./reader.js";
 import { spoken, SymbolPanel } from "./symbols.js";
 
 const ALTERNATIVES = 6;
-const DRAFT = "gryphone.draft";
 
 const drawing = new Drawing();
 const pad = new Pad($("pad"), drawing);
@@ -101,8 +101,12 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
     setState("done");
     refresh(); // the answer before it still stands
   }
-  showNotice(error.message + more, wait !== null || error.status >= 500);
-  if (error.status === 401) askKey();
+  if (error.status === 401) {
+    showNotice("This server asks for an API key.", true);
+    askKey();
+  } else {
+    showNotice(error.message + more, wait !== null || error.status >= 500);
+  }
 });
 
 // Showing
@@ -122,7 +126,8 @@ function showResult(next) {
   $("progress").style.transform = "scaleX(0)";
   $("latex").textContent = latex;
   $("status").textContent = `${percent(confidence)} sure · ${Math.round(1000 * seconds)} ms`;
-  $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure.${warnings.length ? ` Note: ${warnings[0]}.` : ""}`;
+  $("live").textContent =
+    `Read as ${latex}, ${percent(confidence)} sure.${warnings.length ? ` Note: ${warnings[0]}.` : ""}`;
   if (warnings.length) $("status").textContent += ` · ${warnings[0]}`;
   $("status").title = $("status").textContent;
   refresh();
@@ -196,7 +201,7 @@ drawing.addEventListener("change", () => {
   selected = null;
   pad.light();
   showTools();
-  saveDraft();
+  saveDraft({ writing, pen: now.pen, strokes: drawing.strokes });
   if (keepAnswer) keepAnswer = false;
   else {
     incoming = null;
@@ -235,7 +240,11 @@ function useTool(tool) {
 function openSnapshot(snapshot) {
   writing = null;
   const { photo } = snapshot;
-  drawing.open({ ...BLANK, ...snapshot, pen: photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN) });
+  drawing.open({
+    ...BLANK,
+    ...snapshot,
+    pen: photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN),
+  });
   pad.fit();
 }
 
@@ -258,20 +267,12 @@ function openInk(file) {
   ask(0);
 }
 
-function saveDraft() {
-  try {
-    const { pen } = drawing.now;
-    if (drawing.strokes.length) sessionStorage.setItem(DRAFT, JSON.stringify({ writing, pen, strokes: drawing.strokes }));
-    else sessionStorage.removeItem(DRAFT);
-  } catch {
-    // No room or no storage: a reload loses the ink, as on any page.
-  }
-}
-
 function keep() {
   const { latex } = answer.data;
   if (!latex || !writing || !drawing.strokes.length) return;
-  const strokes = drawing.strokes.map(({ points }) => points.map(([x, y]) => [Math.round(10 * x) / 10, Math.round(10 * y) / 10]));
+  const strokes = drawing.strokes.map(({ points }) =>
+    points.map(([x, y]) => [Math.round(10 * x) / 10, Math.round(10 * y) / 10]),
+  );
   history.keep({ id: writing, time: Date.now(), latex, pen: drawing.now.pen, strokes });
 }
 
@@ -348,8 +349,19 @@ formula.addEventListener("hover", ({ detail }) => {
 });
 
 installControls({
-  drawing, pad, history, ask, useTool, setSteps, select, step, eraseInk,
-  openFile, openSnapshot, showNotice, hideNotice,
+  drawing,
+  pad,
+  history,
+  ask,
+  useTool,
+  setSteps,
+  select,
+  step,
+  eraseInk,
+  openFile,
+  openSnapshot,
+  showNotice,
+  hideNotice,
   onKey: loadModel,
   selected: () => selected,
   answer: () => answer?.data ?? null,
@@ -368,14 +380,10 @@ async function loadModel() {
 
 // Start
 
-try {
-  const draft = JSON.parse(sessionStorage.getItem(DRAFT));
-  if (draft?.strokes.length) {
-    writing = draft.writing;
-    drawing.open({ ...BLANK, pen: draft.pen, strokes: draft.strokes });
-  }
-} catch {
-  // A damaged draft is no reason not to start.
+const draft = loadDraft();
+if (draft) {
+  writing = draft.writing;
+  drawing.open({ ...BLANK, pen: draft.pen, strokes: draft.strokes });
 }
 showTools();
 if (drawing.empty) refresh();

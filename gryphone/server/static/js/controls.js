@@ -50,35 +50,56 @@ export function installControls(page) {
   installKeyDialog(page);
   installKeys(
     [
-      ["Write", [
-        ["mod+z", "Undo", actions.undo],
-        ["mod+shift+z", "Redo", actions.redo],
-        ["mod+y", null, actions.redo],
-        ["p", "Pen", () => page.useTool("pen")],
-        ["e", "Erase strokes", () => page.useTool("eraser")],
-        ["h", "Move the paper (or hold space)", () => page.useTool("hand")],
-        ["x", "Clear", actions.clear],
-        ["+ - 0", "Zoom in, out, fit", (key) => ({ "+": actions["zoom-in"], "-": actions["zoom-out"], 0: actions.fit })[key]()],
-      ]],
-      ["Read", [
-        ["ArrowLeft ArrowRight", "Previous, next symbol", (key) => page.step(key === "ArrowLeft" ? -1 : 1)],
-        ["1 2 3 4 5", "Lock an alternative", (key) => document.querySelectorAll(".others button")[key - 1]?.click()],
-        ["l", "Lock or unlock the symbol", () => document.querySelector(".chosen .lock")?.click()],
-        ["Delete Backspace", "Erase the symbol's ink", () => page.eraseInk(page.selected())],
-        ["Escape", "Leave the symbol", () => page.select(null)],
-        [", .", "Fewer, more steps", (key) => page.setSteps(Number($("steps").value) + (key === "," ? -1 : 1))],
-        ["r", "Replay the refinement", actions.replay],
-      ]],
-      ["Keep", [
-        ["c", "Copy LaTeX", actions["copy-latex"]],
-        ["m", "Copy MathML", actions["copy-mathml"]],
-        ["g", "Download PNG", actions["save-png"]],
-        ["s", "Download InkML", actions["save-inkml"]],
-        ["o", "Open a photo or InkML", actions.open],
-        ["y", "History", () => historyDialog.open()],
-        ["t", "Light or dark", toggleTheme],
-        ["?", "This help", actions["help-open"]],
-      ]],
+      [
+        "Write",
+        [
+          ["mod+z", "Undo", actions.undo],
+          ["mod+shift+z", "Redo", actions.redo],
+          ["mod+y", null, actions.redo],
+          ["p", "Pen", () => page.useTool("pen")],
+          ["e", "Erase strokes", () => page.useTool("eraser")],
+          ["h", "Move the paper (or hold space)", () => page.useTool("hand")],
+          ["x", "Clear", actions.clear],
+          [
+            "+ - 0",
+            "Zoom in, out, fit",
+            (key) => ({ "+": actions["zoom-in"], "-": actions["zoom-out"], 0: actions.fit })[key](),
+          ],
+        ],
+      ],
+      [
+        "Read",
+        [
+          ["ArrowLeft ArrowRight", "Previous, next symbol", (key) => page.step(key === "ArrowLeft" ? -1 : 1)],
+          [
+            "1 2 3 4 5",
+            "Lock an alternative",
+            (key) => document.querySelectorAll(".others button")[key - 1]?.click(),
+          ],
+          ["l", "Lock or unlock the symbol", () => document.querySelector(".chosen .lock")?.click()],
+          ["Delete Backspace", "Erase the symbol's ink", () => page.eraseInk(page.selected())],
+          ["Escape", "Leave the symbol", () => page.select(null)],
+          [
+            ", .",
+            "Fewer, more steps",
+            (key) => page.setSteps(Number($("steps").value) + (key === "," ? -1 : 1)),
+          ],
+          ["r", "Replay the refinement", actions.replay],
+        ],
+      ],
+      [
+        "Keep",
+        [
+          ["c", "Copy LaTeX", actions["copy-latex"]],
+          ["m", "Copy MathML", actions["copy-mathml"]],
+          ["g", "Download PNG", actions["save-png"]],
+          ["s", "Download InkML", actions["save-inkml"]],
+          ["o", "Open a photo or InkML", actions.open],
+          ["y", "History", () => historyDialog.open()],
+          ["t", "Light or dark", toggleTheme],
+          ["?", "This help", actions["help-open"]],
+        ],
+      ],
     ],
     page.pad,
   );

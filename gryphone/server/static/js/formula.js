@@ -101,7 +101,12 @@ export class FormulaView extends EventTarget {
     const origin = this.#stage.getBoundingClientRect();
     for (const piece of this.#pieces.values()) {
       const rects = joined(piece.elements.flatMap(inkRects));
-      piece.rects = rects.map(([left, top, right, bottom]) => [left - origin.left, top - origin.top, right - origin.left, bottom - origin.top]);
+      piece.rects = rects.map(([left, top, right, bottom]) => [
+        left - origin.left,
+        top - origin.top,
+        right - origin.left,
+        bottom - origin.top,
+      ]);
     }
     this.#paint();
   }
@@ -156,8 +161,13 @@ function glyphs(wrapper) {
   const found = [];
   for (const element of wrapper.querySelectorAll("*")) {
     if (element.closest("svg") && element.localName !== "svg") continue;
-    const text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.replace(/\u200b/g, "").trim());
-    const drawn = text || element.localName === "svg" || element.matches(".frac-line, .overline-line, .underline-line, .rule");
+    const text = [...element.childNodes].some(
+      (n) => n.nodeType === 3 && n.data.replace(/\u200b/g, "").trim(),
+    );
+    const drawn =
+      text ||
+      element.localName === "svg" ||
+      element.matches(".frac-line, .overline-line, .underline-line, .rule");
     if (drawn) found.push(element);
   }
   return found;
@@ -176,7 +186,10 @@ function inkRects(element) {
     // A root is its sign and its bar, not what stands under them.
     const em = parseFloat(getComputedStyle(element).fontSize);
     const [sign, top] = [rect.left + ROOT * em, rect.top + 0.07 * em];
-    return [[rect.left, top, sign, rect.bottom], [sign + 4, top, right, top + 2]];
+    return [
+      [rect.left, top, sign, rect.bottom],
+      [sign + 4, top, right, top + 2],
+    ];
   }
   const range = document.createRange();
   range.selectNodeContents(text);
@@ -185,12 +198,14 @@ function inkRects(element) {
   ruler.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   const ink = ruler.measureText(text.data);
   const baseline = rect.top + ink.fontBoundingBoxAscent;
-  return [[
-    rect.left - ink.actualBoundingBoxLeft,
-    baseline - ink.actualBoundingBoxAscent,
-    rect.left + ink.actualBoundingBoxRight,
-    baseline + ink.actualBoundingBoxDescent,
-  ]];
+  return [
+    [
+      rect.left - ink.actualBoundingBoxLeft,
+      baseline - ink.actualBoundingBoxAscent,
+      rect.left + ink.actualBoundingBoxRight,
+      baseline + ink.actualBoundingBoxDescent,
+    ],
+  ];
 }
 
 /** Rectangles that stand next to each other (the letters of `mod`) as one. */
@@ -198,8 +213,15 @@ function joined(rects) {
   const out = [];
   for (const rect of rects) {
     const last = out.at(-1);
-    const beside = last && rect[0] - last[2] < 1.5 && rect[0] >= last[0] && rect[1] < last[3] && rect[3] > last[1];
-    if (beside) out[out.length - 1] = [last[0], Math.min(last[1], rect[1]), Math.max(last[2], rect[2]), Math.max(last[3], rect[3])];
+    const beside =
+      last && rect[0] - last[2] < 1.5 && rect[0] >= last[0] && rect[1] < last[3] && rect[3] > last[1];
+    if (beside)
+      out[out.length - 1] = [
+        last[0],
+        Math.min(last[1], rect[1]),
+        Math.max(last[2], rect[2]),
+        Math.max(last[3], rect[3]),
+      ];
     else out.push(rect);
   }
   return out;

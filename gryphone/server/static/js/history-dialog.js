@@ -32,7 +32,9 @@ export class HistoryDialog {
     const { entries } = this.#history;
     $("history-clear").hidden = entries.length === 0;
     $("history-list").replaceChildren(
-      ...(entries.length ? entries.map((entry) => this.#item(entry)) : [h("li", { class: "hint" }, "Nothing yet.")]),
+      ...(entries.length
+        ? entries.map((entry) => this.#item(entry))
+        : [h("li", { class: "hint" }, "Nothing yet.")]),
     );
   }
 
@@ -47,7 +49,21 @@ export class HistoryDialog {
       this.#history.remove(entry.id);
       this.#fill();
     };
-    const drop = h("button", { type: "button", class: "quiet icon-only", "aria-label": `Remove ${entry.latex}`, onclick: remove }, icon("close"));
-    return h("li", {}, h("button", { type: "button", class: "again", "aria-label": `Open ${entry.latex}`, onclick: open }, math, h("time", {}, when.format(entry.time))), drop);
+    const drop = h(
+      "button",
+      { type: "button", class: "quiet icon-only", "aria-label": `Remove ${entry.latex}`, onclick: remove },
+      icon("close"),
+    );
+    return h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", class: "again", "aria-label": `Open ${entry.latex}`, onclick: open },
+        math,
+        h("time", {}, when.format(entry.time)),
+      ),
+      drop,
+    );
   }
 }

@@ -22,7 +22,9 @@ export class History {
   /** Keep or renew one writing: { id, time, latex, pen, strokes }. */
   keep(entry) {
     const ink = JSON.stringify(entry.strokes);
-    const others = this.#entries.filter(({ id, strokes }) => id !== entry.id && JSON.stringify(strokes) !== ink);
+    const others = this.#entries.filter(
+      ({ id, strokes }) => id !== entry.id && JSON.stringify(strokes) !== ink,
+    );
     this.#entries = [entry, ...others].slice(0, MOST);
     this.#save();
   }

@@ -21,7 +21,8 @@ export function installKeys(groups, pad) {
       event.preventDefault();
       return;
     }
-    if (event.defaultPrevented || event.isComposing || event.target.closest("input, textarea, dialog")) return;
+    if (event.defaultPrevented || event.isComposing || event.target.closest("input, textarea, dialog"))
+      return;
     const modified = event.ctrlKey || event.metaKey;
     if (event.altKey || (!modified && event.key.length === 1 && !letters.checked)) return;
     const run = table.get(nameOf(event, modified));
@@ -43,7 +44,15 @@ function nameOf(event, modified) {
 }
 
 function fillHelp(groups) {
-  const signs = { mod: MAC ? "⌘" : "Ctrl", arrowleft: "←", arrowright: "→", delete: "Del", backspace: "⌫", escape: "Esc", shift: "Shift" };
+  const signs = {
+    mod: MAC ? "⌘" : "Ctrl",
+    arrowleft: "←",
+    arrowright: "→",
+    delete: "Del",
+    backspace: "⌫",
+    escape: "Esc",
+    shift: "Shift",
+  };
   const cap = (key) => h("kbd", {}, signs[key.toLowerCase()] ?? (key.length === 1 ? key.toUpperCase() : key));
   for (const [title, rows] of groups) {
     const list = h("dl", {});

@@ -5,8 +5,23 @@
 
 const ARGUMENTS = new Map(
   Object.entries({
-    frac: 2, binom: 2, sqrt: 1, mathbb: 1, mathcal: 1, mathfrak: 1, bar: 1, hat: 1, dot: 1,
-    ddot: 1, vec: 1, tilde: 1, check: 1, widehat: 1, widetilde: 1, overline: 1, underline: 1,
+    frac: 2,
+    binom: 2,
+    sqrt: 1,
+    mathbb: 1,
+    mathcal: 1,
+    mathfrak: 1,
+    bar: 1,
+    hat: 1,
+    dot: 1,
+    ddot: 1,
+    vec: 1,
+    tilde: 1,
+    check: 1,
+    widehat: 1,
+    widetilde: 1,
+    overline: 1,
+    underline: 1,
     overrightarrow: 1,
   }).map(([name, count]) => ["\\" + name, count]),
 );
@@ -148,7 +163,10 @@ function writeNode(node, mark) {
   if (node.separator) return `${node.symbol} `;
   let core;
   if (node.columns) {
-    const columns = node.columns.map((c) => c.symbol).filter((c) => /^[lcr|]$/.test(c)).join("");
+    const columns = node.columns
+      .map((c) => c.symbol)
+      .filter((c) => /^[lcr|]$/.test(c))
+      .join("");
     core = `\\begin{array}{${columns || "c"}}${write(node.body, mark)}\\end{array}`;
   } else if (node.body && node.symbol) {
     core = `\\begin{matrix}${write(node.body, mark)}\\end{matrix}`;

@@ -24,7 +24,8 @@ function makePaths(points) {
       path.moveTo(...middle(points[Math.max(0, i - 1)], points[i], i === 0));
     }
     const next = points[i + 1];
-    if (!next) path.lineTo(points[i][0] + 0.01, points[i][1]); // a dot
+    if (!next)
+      path.lineTo(points[i][0] + 0.01, points[i][1]); // a dot
     else if (i + 1 === points.length - 1) path.quadraticCurveTo(points[i][0], points[i][1], next[0], next[1]);
     else path.quadraticCurveTo(points[i][0], points[i][1], ...middle(points[i], next, false));
   }

@@ -47,8 +47,10 @@ export class SymbolPanel extends EventTarget {
 
   #showChips(symbols, locks, selected) {
     const focused = this.#chips.contains(document.activeElement);
+    const before = focused ? Number(document.activeElement.dataset.position) : null;
     const shown = symbols.filter(({ symbol }) => symbol !== "<empty>");
-    const entry = shown.some(({ position }) => position === selected) ? selected : shown[0]?.position;
+    const known = (position) => shown.some((symbol) => symbol.position === position);
+    const entry = [selected, before].find(known) ?? shown[0]?.position;
     this.#chips.replaceChildren(
       ...shown.map(({ position, symbol, confidence }) => {
         const locked = locks.has(position);
@@ -96,10 +98,21 @@ export class SymbolPanel extends EventTarget {
       "div",
       { class: "chosen" },
       glyph(symbol, "glyph large"),
-      h("div", {}, h("code", {}, symbol), h("p", { class: "hint" }, locked ? "locked" : `${percent(confidence)} sure`)),
+      h(
+        "div",
+        {},
+        h("code", {}, symbol),
+        h("p", { class: "hint" }, locked ? "locked" : `${percent(confidence)} sure`),
+      ),
       h(
         "button",
-        { type: "button", class: locked ? "lock on" : "lock", "aria-pressed": String(locked), title: "Lock or unlock (L)", onclick: () => this.#emit(locked ? "unlock" : "lock", { position, symbol }) },
+        {
+          type: "button",
+          class: locked ? "lock on" : "lock",
+          "aria-pressed": String(locked),
+          title: "Lock or unlock (L)",
+          onclick: () => this.#emit(locked ? "unlock" : "lock", { position, symbol }),
+        },
         icon("lock"),
         locked ? "Unlock" : "Lock",
       ),
@@ -110,14 +123,41 @@ export class SymbolPanel extends EventTarget {
       const key = h("kbd", { "aria-hidden": "true" }, String(i + 1));
       const label = `Lock ${spoken(name)} instead, ${percent(p)}`;
       const choose = () => this.#emit("lock", { position, symbol: name });
-      list.append(h("li", {}, h("button", { type: "button", "data-symbol": name, "aria-label": label, onclick: choose }, key, glyph(name), h("code", {}, name), share)));
+      list.append(
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { type: "button", "data-symbol": name, "aria-label": label, onclick: choose },
+            key,
+            glyph(name),
+            h("code", {}, name),
+            share,
+          ),
+        ),
+      );
     });
-    return [head, others.length ? list : h("p", { class: "hint" }, "The model sees no alternative."), this.#other(position), this.#erase(position)];
+    return [
+      head,
+      others.length ? list : h("p", { class: "hint" }, "The model sees no alternative."),
+      this.#other(position),
+      this.#erase(position),
+    ];
   }
 
   /** Any symbol of the vocabulary, typed. */
   #other(position) {
-    const input = h("input", { type: "text", id: "other", list: "vocabulary", placeholder: "another symbol, \\pi", autocomplete: "off", autocapitalize: "off", spellcheck: "false", "aria-label": "Another symbol" });
+    const input = h("input", {
+      type: "text",
+      id: "other",
+      list: "vocabulary",
+      placeholder: "another symbol, \\pi",
+      autocomplete: "off",
+      autocapitalize: "off",
+      spellcheck: "false",
+      "aria-label": "Another symbol",
+    });
     const submit = (event) => {
       event.preventDefault();
       const symbol = input.value.trim();
@@ -128,22 +168,53 @@ export class SymbolPanel extends EventTarget {
       else input.reportValidity();
     };
     input.addEventListener("input", () => input.setCustomValidity(""));
-    return h("form", { class: "other", onsubmit: submit, novalidate: true }, input, h("button", { type: "submit" }, "Lock"));
+    return h(
+      "form",
+      { class: "other", onsubmit: submit, novalidate: true },
+      input,
+      h("button", { type: "submit" }, "Lock"),
+    );
   }
 
   #erase(position) {
-    return h("div", { class: "row" }, h("button", { type: "button", class: "quiet", title: "Delete", onclick: () => this.#emit("erase", position) }, "Erase its ink"), h("button", { type: "button", class: "quiet", title: "Escape", onclick: () => this.#emit("pick", null) }, "Close"));
+    return h(
+      "div",
+      { class: "row" },
+      h(
+        "button",
+        { type: "button", class: "quiet", title: "Delete", onclick: () => this.#emit("erase", position) },
+        "Erase its ink",
+      ),
+      h(
+        "button",
+        { type: "button", class: "quiet", title: "Escape", onclick: () => this.#emit("pick", null) },
+        "Close",
+      ),
+    );
   }
 
   /** Nothing selected: what needs a look. */
   #rest(symbols, locks) {
-    if (!symbols.length) return [h("p", { class: "hint" }, "Once a formula is read, pick a symbol to see its ink and its alternatives.")];
-    const doubtful = symbols.filter(({ position, confidence, symbol }) => confidence < SURE && !locks.has(position) && symbol !== "<empty>");
-    const text = doubtful.length ? `${doubtful.length} uncertain ${doubtful.length === 1 ? "symbol" : "symbols"}. Pick one in the formula to see what else it may be.` : "Pick a symbol in the formula to see its ink and its alternatives.";
+    if (!symbols.length)
+      return [
+        h(
+          "p",
+          { class: "hint" },
+          "Once a formula is read, pick a symbol to see its ink and its alternatives.",
+        ),
+      ];
+    const doubtful = symbols.filter(
+      ({ position, confidence, symbol }) => confidence < SURE && !locks.has(position) && symbol !== "<empty>",
+    );
+    const text = doubtful.length
+      ? `${doubtful.length} uncertain ${doubtful.length === 1 ? "symbol" : "symbols"}. Pick one in the formula to see what else it may be.`
+      : "Pick a symbol in the formula to see its ink and its alternatives.";
     const out = [h("p", { class: "hint" }, text)];
     if (locks.size) {
       const label = locks.size === 1 ? "Remove the lock" : `Remove ${locks.size} locks`;
-      out.push(h("button", { type: "button", id: "unlock-all", onclick: () => this.#emit("unlock-all") }, label));
+      out.push(
+        h("button", { type: "button", id: "unlock-all", onclick: () => this.#emit("unlock-all") }, label),
+      );
     }
     return out;
   }
