@@ -4,7 +4,8 @@ A token that the model can see is copied with certainty, so only looks at a toke
 masked count: every refinement step hides a random part of the canvas, and one decode holds several
 such looks. `doubt` is the mean log-prob of the answer in the looks of the second half of the steps,
 `dissent` the share of independent decodes that answer otherwise. A logistic map of the two, fitted
-on the validation sets by gryphone/analysis/calibration.py, gives a probability of being right. Its
+on the validation sets by gryphone/analysis/calibration.py, gives a probability of being right. It
+ends at a ceiling: a few inks were labelled otherwise than they look, however sure the model is. The
 coefficients are in the checkpoint's facts (`calibration`); DEFAULT serves without them.
 """
 
@@ -18,10 +19,10 @@ import numpy as np
 
 from gryphone.decoding import Decoded
 
-# Coefficients of (1, doubt, dissent), fitted on valid-2013 and valid-2023.
+# Coefficients of (1, doubt, dissent) and the ceiling, fitted on valid-2013 and valid-2023.
 DEFAULT: dict[str, list[float]] = {
-    "whole": [6.1626, -0.7153, -0.7831],
-    "symbol": [6.4028, -0.6999, -0.6066],
+    "whole": [6.1626, -0.7153, -0.7831, 1.0],
+    "symbol": [6.4028, -0.6999, -0.6066, 1.0],
 }
 LOWEST = -12.0  # log-probs below this say no more than "no"
 SURE = 1e-4  # what a certain token may lack to one
@@ -108,7 +109,11 @@ def whole_features(seen: np.ndarray, share: float) -> np.ndarray:
 
 
 def calibrated(features: np.ndarray, facts: Mapping[str, Any], kind: str) -> np.ndarray:
-    """Probability of being right, by the logistic map of the checkpoint."""
-    weights = np.asarray(facts.get("calibration", {}).get(kind, DEFAULT[kind]), dtype=np.float64)
-    out: np.ndarray = 1 / (1 + np.exp(-(features @ weights)))
+    """Probability of being right, by the map of the checkpoint."""
+    return logistic(features, np.asarray(facts.get("calibration", {}).get(kind, DEFAULT[kind])))
+
+
+def logistic(features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """A logistic map of features (n, 3) by (a, b, c, ceiling)."""
+    out: np.ndarray = coefficients[3] / (1 + np.exp(-(features @ coefficients[:3])))
     return out

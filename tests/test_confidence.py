@@ -9,6 +9,7 @@ from gryphone.confidence import (
     calibrated,
     hidden_distributions,
     hidden_log_probs,
+    logistic,
     symbol_features,
     whole_features,
     witnesses,
@@ -69,8 +70,8 @@ def test_more_doubt_and_more_dissent_mean_less_confidence() -> None:
 
 
 def test_the_map_comes_from_the_checkpoint() -> None:
-    facts = {"calibration": {"whole": [0.0, 0.0, 0.0]}}
-    assert calibrated(np.array([1.0, 5.0, 0.2]), facts, "whole") == 0.5
+    facts = {"calibration": {"whole": [0.0, 0.0, 0.0, 0.9]}}
+    assert calibrated(np.array([1.0, 5.0, 0.2]), facts, "whole") == 0.45
     assert calibrated(np.array([1.0, 0.0, 0.0]), facts, "symbol") > 0.9
     assert set(DEFAULT) == {"whole", "symbol"}
 
@@ -78,8 +79,8 @@ def test_the_map_comes_from_the_checkpoint() -> None:
 def test_fit_finds_the_map_that_made_the_outcomes() -> None:
     rng = np.random.default_rng(0)
     features = np.stack([np.ones(20_000), rng.uniform(0, 8, 20_000), np.zeros(20_000)], 1)
-    truth = np.array([4.0, -0.8, 0.0])
-    outcome = (rng.random(20_000) < 1 / (1 + np.exp(-features @ truth))).astype(float)
+    truth = np.array([4.0, -0.8, 0.0, 0.95])
+    outcome = (rng.random(20_000) < logistic(features, truth)).astype(float)
     assert fit(features, outcome) == pytest.approx(truth, abs=0.15)
     report = reliability(held_out(features, outcome, np.arange(20_000)), outcome)
     assert report["ece"] < 2

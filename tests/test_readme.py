@@ -2,8 +2,12 @@
 
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -17,7 +21,7 @@ BASH = [
     if line.strip() and not line.startswith("make ")
 ]
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-NEEDS_WEIGHTS = ("recognize", "evaluate", "info")
+NEEDS_WEIGHTS = ("recognize", "evaluate", "info", "serve")
 
 weights = pytest.mark.skipif(
     not (ROOT / "gryphone" / "weights" / "config.json").exists(), reason="no bundled weights"
@@ -45,8 +49,8 @@ def test_the_readme_has_commands() -> None:
 def test_shell_line(line: str, place: Path) -> None:
     if any(f"gryphone {word}" in line for word in NEEDS_WEIGHTS) and weights.args[0]:
         pytest.skip("no bundled weights")
-    if "ink.parquet" in line and "pack" not in line:
-        pytest.skip("runs with the line before it, below")
+    if ("ink.parquet" in line and "pack" not in line) or "gryphone serve" in line:
+        pytest.skip("has a test of its own, below")
     run(["bash", "-ec", line.replace("gryphone ", f"{sys.executable} -m gryphone ")], place)
 
 
@@ -54,6 +58,30 @@ def test_packed_store(place: Path) -> None:
     lines = [line for line in BASH if "ink.parquet" in line]
     for line in lines:
         run(["bash", "-ec", line.replace("gryphone ", f"{sys.executable} -m gryphone ")], place)
+
+
+@weights
+def test_the_server_starts_and_stops(place: Path) -> None:
+    assert "gryphone serve" in BASH
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "gryphone", "serve", "--port", str(port), "--no-open"]
+    server = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(600):
+            assert server.poll() is None, server.stderr and server.stderr.read()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+                    assert answer.status == 200
+                    break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            pytest.fail("the server was not ready within a minute")
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 130  # as shells say for Ctrl-C
 
 
 @weights

@@ -89,14 +89,17 @@ def _truth(recognizer: Recognizer, latex: str) -> list[tuple[int, ...]]:
 
 
 def fit(features: np.ndarray, outcome: np.ndarray, ridge: float = 1e-2) -> np.ndarray:
-    """Logistic regression by Newton's method."""
-    weights = np.zeros(features.shape[1])
-    for _ in range(60):
-        p = 1 / (1 + np.exp(-(features @ weights)))
-        gradient = features.T @ (p - outcome) + ridge * weights
-        curvature = (features * (p * (1 - p))[:, None]).T @ features
-        weights -= np.linalg.solve(curvature + ridge * np.eye(len(weights)), gradient)
-    return weights
+    """The coefficients (4,) of `confidence.logistic` that make the outcome most likely."""
+    from scipy.optimize import minimize
+
+    def loss(x: np.ndarray) -> float:
+        coefficients = np.append(x[:3], 1 / (1 + np.exp(-x[3])))
+        p = np.clip(confidence.logistic(features, coefficients), 1e-9, 1 - 1e-9)
+        likelihood = outcome * np.log(p) + (1 - outcome) * np.log(1 - p)
+        return float(ridge * (x[:3] ** 2).sum() - likelihood.sum())
+
+    found = minimize(loss, np.array([0.0, 0.0, 0.0, 4.0]), method="L-BFGS-B").x
+    return np.append(found[:3], 1 / (1 + np.exp(-found[3])))
 
 
 def held_out(features: np.ndarray, outcome: np.ndarray, owner: np.ndarray) -> np.ndarray:
@@ -104,8 +107,8 @@ def held_out(features: np.ndarray, outcome: np.ndarray, owner: np.ndarray) -> np
     fold = np.random.default_rng(0).integers(FOLDS, size=int(owner.max()) + 1)[owner]
     out = np.zeros(len(outcome))
     for k in range(FOLDS):
-        weights = fit(features[fold != k], outcome[fold != k])
-        out[fold == k] = 1 / (1 + np.exp(-(features[fold == k] @ weights)))
+        coefficients = fit(features[fold != k], outcome[fold != k])
+        out[fold == k] = confidence.logistic(features[fold == k], coefficients)
     return out
 
 
