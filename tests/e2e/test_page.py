@@ -115,6 +115,18 @@ def test_a_symbol_shows_its_ink_and_locks_an_alternative(desk: Desk) -> None:
     desk.settle()
 
 
+def test_a_lock_that_no_formula_can_keep_is_taken_off(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    desk.press("ArrowRight", "l")
+    expect(desk.find(".chip.locked")).to_have_attribute("data-position", "0")
+    desk.settle()
+    desk.find("#other").fill("&")  # no formula begins with it
+    desk.press("Enter")
+    expect(desk.find("#notice-text")).to_contain_text("The lock was taken off.")
+    assert desk.settle() == "a+b=c"
+    expect(desk.find(".chip.locked")).to_have_count(1)  # the one before holds
+
+
 def test_locks_and_symbols_by_keyboard(desk: Desk) -> None:
     desk.open_example("02-sum")
     desk.press("ArrowRight", "ArrowRight")

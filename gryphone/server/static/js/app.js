@@ -30,7 +30,7 @@ let answer = null;
 let incoming = null; // a file of ink that is being opened
 let locks = new Map(); // position -> symbol
 let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
-let tried = null; // a lock that has not been answered yet
+let tried = null; // a lock not answered yet: { position, before }, what was locked there before
 let selected = null;
 let writing = null; // id of what is being written, for the history
 let keepAnswer = false; // the change that follows brings its answer along
@@ -71,6 +71,11 @@ reader.addEventListener("step", ({ detail: { data } }) => {
 });
 reader.addEventListener("result", ({ detail: { question, data } }) => {
   hideNotice();
+  const broken = [...locks].find(([position, symbol]) => data.symbols[position]?.symbol !== symbol);
+  if (tried && broken) {
+    refuseLock(`No well-formed formula has ${broken[1]} there.`);
+    return;
+  }
   tried = null;
   let strokes = question.read;
   if (question.opened) {
@@ -92,15 +97,11 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   setState("error");
   $("status").textContent = "";
   $("progress").style.transform = "scaleX(0)";
-  let more = wait === null ? "" : ` Trying again in ${Math.round(wait / 1000)} s.`;
-  if (tried !== null && wait === null && error.status !== 401) {
-    locks.delete(tried);
-    choices.delete(tried);
-    tried = null;
-    more = " The lock was taken off.";
-    setState("done");
-    refresh(); // the answer before it still stands
+  if (tried && wait === null && error.status !== 401) {
+    refuseLock(error.message);
+    return;
   }
+  const more = wait === null ? "" : ` Trying again in ${Math.round(wait / 1000)} s.`;
   if (error.status === 401) {
     showNotice("This server asks for an API key.", true);
     askKey();
@@ -126,10 +127,8 @@ function showResult(next) {
   $("progress").style.transform = "scaleX(0)";
   $("latex").textContent = latex;
   $("status").textContent = `${percent(confidence)} sure · ${Math.round(1000 * seconds)} ms`;
-  $("live").textContent =
-    `Read as ${latex}, ${percent(confidence)} sure.${warnings.length ? ` Note: ${warnings[0]}.` : ""}`;
-  if (warnings.length) $("status").textContent += ` · ${warnings[0]}`;
-  $("status").title = $("status").textContent;
+  $("note").textContent = warnings.join("; ");
+  $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
   refresh();
   keep();
 }
@@ -169,7 +168,7 @@ function forget() {
   answer = null;
   selected = null;
   setState("idle");
-  $("status").textContent = $("live").textContent = "";
+  for (const id of ["status", "note", "live"]) $(id).textContent = "";
   $("progress").style.transform = "scaleX(0)";
   hideNotice();
   refresh();
@@ -306,10 +305,25 @@ function lock({ position, symbol }) {
   if (!choices.has(position)) {
     choices.set(position, [[before.symbol, before.confidence], ...before.alternatives]);
   }
+  tried = { position, before: locks.get(position) };
   locks.set(position, symbol);
-  tried = position;
   refresh();
   ask(0);
+}
+
+/** The answer before the lock still stands. */
+function refuseLock(why) {
+  const { position, before } = tried;
+  if (before !== undefined) {
+    locks.set(position, before);
+  } else {
+    locks.delete(position);
+    choices.delete(position);
+  }
+  tried = null;
+  player.stop();
+  showResult(answer);
+  showNotice(`${why} The lock was taken off.`);
 }
 
 function unlock(positions) {
