@@ -110,7 +110,8 @@ def whole_features(seen: np.ndarray, share: float) -> np.ndarray:
 
 def calibrated(features: np.ndarray, facts: Mapping[str, Any], kind: str) -> np.ndarray:
     """Probability of being right, by the map of the checkpoint."""
-    return logistic(features, np.asarray(facts.get("calibration", {}).get(kind, DEFAULT[kind])))
+    coefficients = facts.get("calibration", {}).get(kind, DEFAULT[kind])
+    return logistic(features, np.append(coefficients, 1.0)[:4])  # the first ones had no ceiling
 
 
 def logistic(features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:

@@ -45,6 +45,7 @@ class Evaluation:
     name: str
     steps: int
     seed: int
+    views: int
     convention: str
     given: tuple[Scores, ...]  # one for each run
     normalized: tuple[Scores, ...]
@@ -64,6 +65,7 @@ class Evaluation:
         report["raw"] = self.given[0].to_dict()
         report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
+        report["views"] = self.views
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
         report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
@@ -95,6 +97,7 @@ def evaluate(
     limit: int | None = None,
     seed: int = 0,
     runs: int = 1,
+    views: int = 1,
     lg: Path | None = None,
     convention: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
@@ -103,7 +106,7 @@ def evaluate(
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be 1 or more")
     convention = convention or str(recognizer.checkpoint.facts.get("convention", "crohme"))
-    ask = Ask(steps=steps, seed=seed, samples=runs)
+    ask = Ask(steps=steps, seed=seed, samples=runs, views=views)
     began = time.perf_counter()
     truths: list[Item] = []
     answers: list[tuple[str | None, ...]] = []
@@ -124,6 +127,7 @@ def evaluate(
         name=str(paths[0]),
         steps=steps,
         seed=seed,
+        views=views,
         convention=convention,
         given=tuple(score(samples) for samples in per_run),
         normalized=tuple(score(samples, convention) for samples in per_run),
@@ -190,7 +194,7 @@ def _read_window(
         looked = Looked.at(recognizer, [ink for _, ink in part], time.perf_counter())
         owners = np.repeat(np.arange(len(part)), ask.decodes)
         keys = np.tile(np.arange(ask.decodes), len(part))
-        decodes = looked.decode(owners, keys, options)
+        decodes = looked.decode(owners, keys, options, views=ask.views)
         for j, (place, _) in enumerate(part):
             own = decodes[j * ask.decodes : (j + 1) * ask.decodes]
             answers[place] = tuple(

@@ -11,6 +11,7 @@ from gryphone.result import Result
 DEFAULT_STEPS = 10
 MOST_STEPS = 50  # what a deadline alone may use up
 MOST_SAMPLES = 256
+MOST_VIEWS = 5
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Ask:
     remask: positions of `given` (an earlier result; without it, of a first answer) to solve again
     while the rest stays. allowed: the only symbols to use. on_step: called with a Step; True stops.
     alternatives: how many other symbols to list per position. boxes: say where each symbol sits.
+    views: looks at the ink, slightly turned and rescaled, whose predictions are averaged (1 to 5).
     """
 
     steps: int | None = None
@@ -52,6 +54,7 @@ class Ask:
     on_step: Callable[[Step], bool | None] | None = None
     alternatives: int = 5
     boxes: bool = True
+    views: int = 1
     method: str = "diffusion"
 
     def __post_init__(self) -> None:
@@ -59,6 +62,7 @@ class Ask:
             ("steps", self.steps, 1000),
             ("n_best", self.n_best, MOST_SAMPLES),
             ("samples", self.samples, MOST_SAMPLES),
+            ("views", self.views, MOST_VIEWS),
         ):
             if value is not None and not 1 <= value <= most:
                 raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")

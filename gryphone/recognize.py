@@ -6,6 +6,7 @@ symbols, hints, other seeds) without looking at the ink again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ from gryphone.result import Result
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
 WEIGHTS = Path(__file__).parent / "weights"  # the default checkpoint, package data
+# Looks at one ink, each at a scale and turned by an angle; `Ask.views` takes the first few.
+VIEWS = ((1.0, 0.0), (0.87, 0.03), (1.15, -0.03), (1.0, 0.05), (1.0, -0.05))
 
 
 def look(batch: InkBatch, config: ModelConfig) -> Patches:
@@ -90,6 +93,19 @@ def predictor(model: GryphOne, memory: Memory, owners: np.ndarray | None = None)
             dense[inside] = F.log_softmax(stream.float(), -1).cpu().numpy()
             out.append(dense)
         return out
+
+    return predict
+
+
+def together(predictors: Sequence[Predict]) -> Predict:
+    """Several views of the same images: the mean of their log-probs, normalised."""
+    if len(predictors) == 1:
+        return predictors[0]
+
+    def predict(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+        views = [p(tokens, lengths, samples) for p in predictors]
+        means = [np.mean(streams, 0) for streams in zip(*views, strict=True)]
+        return [m - np.logaddexp.reduce(m, -1, keepdims=True) for m in means]
 
     return predict
 
@@ -193,6 +209,7 @@ class Looked:
 
     recognizer: Recognizer
     inks: Sequence[Ink]
+    batch: InkBatch
     pixels: Pixels
     patches: Patches
     memory: Memory
@@ -207,7 +224,28 @@ class Looked:
         batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1).to(_device(model))
         pixels = draw(batch, config.canvas)
         patches = cut(pixels, config)
-        return cls(recognizer, inks, pixels, patches, encode_patches(model, patches), began)
+        memory = encode_patches(model, patches)
+        return cls(recognizer, inks, batch, pixels, patches, memory, began)
+
+    @cached_property
+    def _views(self) -> dict[int, Memory]:
+        return {0: self.memory}
+
+    def view(self, number: int) -> Memory:
+        """What the encoder sees in one of the VIEWS, looked at once."""
+        if number not in self._views:
+            scale, angle = VIEWS[number]
+            turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+            points = self.batch.points @ self.batch.points.new_tensor(turn)
+            area = points.new_full((self.batch.size,), scale**2)
+            config = self.recognizer.checkpoint.config
+            pixels = draw(replace(self.batch, points=points), config.canvas, area)
+            patches = to_patches(
+                pixels, config.canvas, slots=config.canvas.slots(scale**2), dense=config.keep_all
+            )
+            model = self.recognizer.checkpoint.model
+            self._views[number] = encode_patches(model, patches)
+        return self._views[number]
 
     def of(self, inks: Sequence[int]) -> Memory:
         """What the encoder saw of some of the inks."""
@@ -227,10 +265,12 @@ class Looked:
         constraints: Sequence[Constraint] | None = None,
         deadline: float | None = None,
         watch: Watch | None = None,
+        views: int = 1,
     ) -> list[Decoded]:
         """Refine one canvas for each owner (an ink of the batch) and key."""
+        model = self.recognizer.checkpoint.model
         return decode(
-            predictor(self.recognizer.checkpoint.model, self.memory, owners),
+            together([predictor(model, self.view(v), owners) for v in range(views)]),
             keys,
             options,
             streams=len(self.recognizer.tokenizer.vocabularies),

@@ -15,7 +15,7 @@ from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
 from gryphone.ink import to_inkml, to_strokes
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask
-from gryphone.recognize import Recognizer, load
+from gryphone.recognize import Recognizer, load, together
 from gryphone.result import spans, spell, write_latex
 from gryphone.tokens import EMPTY, SatTokenizer
 
@@ -129,6 +129,20 @@ def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:
         [s.box for s in r.symbols] for r in single
     ]
     assert recognizer.recognize_many([]) == []
+
+
+def test_views_are_averaged(recognizer: Recognizer) -> None:
+    inks = [power(), fraction(), row("x+1=2")]
+    single = [recognizer.recognize(ink, views=3) for ink in inks]
+    assert [r.latex for r in recognizer.recognize_many(inks, views=3)] == [r.latex for r in single]
+    encoded = recognizer.encode(inks[0])
+    assert encoded.decode(views=3).latex == single[0].latex
+    assert encoded.decode(views=3).confidence != encoded.decode(views=1).confidence
+    halves = [np.log([[0.5, 0.5]]), np.log([[0.9, 0.1]])]
+    mean = together([lambda *_, h=h: [h] for h in halves])(*np.zeros((3, 1)))[0]
+    assert np.exp(mean) == pytest.approx(np.array([[0.75, 0.25]]))
+    with pytest.raises(ConfigError, match="views is 6; it must be between 1 and 5"):
+        encoded.decode(views=6)
 
 
 def test_lock_keeps_symbols(encoded) -> None:

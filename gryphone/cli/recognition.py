@@ -22,6 +22,9 @@ Weights = Annotated[
     Path | None, typer.Option(help="A checkpoint directory; without it, the package's own.")
 ]
 Device = Annotated[str, typer.Option(help="cpu, or cuda.")]
+Views = Annotated[
+    int, typer.Option(help="Looks at the ink whose predictions are averaged: slower, better.")
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 TITLES = {"em": "EM", "le1": "≤1", "le2": "≤2", "le3": "≤3", "cer": "CER", "ser": "SER"}
@@ -66,6 +69,7 @@ def recognize(
         list[str] | None, typer.Option(help="Keep a symbol: --lock POSITION=SYMBOL.")
     ] = None,
     allowed: Annotated[str | None, typer.Option(help="The only symbols to use.")] = None,
+    views: Views = 1,
 ) -> None:
     """Read handwritten formulas: one answer for each file."""
     from gryphone.inputs import STDIN, expand
@@ -79,6 +83,7 @@ def recognize(
         hint=hint,
         lock=_locks(lock or []),
         allowed=allowed,
+        views=views,
     )
     if STDIN in files and len(files) > 1:
         raise ConfigError("- reads one formula from stdin; give it alone")
@@ -221,6 +226,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
     seed: Seed = 0,
     runs: Annotated[int, typer.Option(help="Independent decodes of each sample.")] = 1,
+    views: Views = 1,
     lg: Annotated[
         Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
     ] = None,
@@ -249,6 +255,7 @@ def evaluate(
             limit=limit,
             seed=seed,
             runs=runs,
+            views=views,
             lg=lg,
             convention=convention,
             progress=update,
