@@ -60,7 +60,7 @@ def answer_batch(looked: Looked, ask: Ask) -> list[Result]:
 def answer_together(
     questions: Sequence[Question], began: float, deadline: float | None = None
 ) -> list[Result]:
-    """Answer questions about the inks of one batch, which must agree in steps, seed, method and views.
+    """Answer questions about inks of one batch that agree in steps, seed, method and views.
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
