@@ -98,8 +98,20 @@ def fit(features: np.ndarray, outcome: np.ndarray, ridge: float = 1e-2) -> np.nd
         likelihood = outcome * np.log(p) + (1 - outcome) * np.log(1 - p)
         return float(ridge * (x[:3] ** 2).sum() - likelihood.sum())
 
-    found = minimize(loss, np.array([0.0, 0.0, 0.0, 4.0]), method="L-BFGS-B").x
+    start = np.append(_without_ceiling(features, outcome, ridge), 4.0)
+    found = minimize(loss, start, method="Nelder-Mead", options={"maxiter": 2000}).x
     return np.append(found[:3], 1 / (1 + np.exp(-found[3])))
+
+
+def _without_ceiling(features: np.ndarray, outcome: np.ndarray, ridge: float) -> np.ndarray:
+    """Logistic regression by Newton's method: where to begin."""
+    weights = np.zeros(features.shape[1])
+    for _ in range(60):
+        p = 1 / (1 + np.exp(-(features @ weights)))
+        gradient = features.T @ (p - outcome) + ridge * weights
+        curvature = (features * (p * (1 - p))[:, None]).T @ features
+        weights -= np.linalg.solve(curvature + ridge * np.eye(len(weights)), gradient)
+    return weights
 
 
 def held_out(features: np.ndarray, outcome: np.ndarray, owner: np.ndarray) -> np.ndarray:

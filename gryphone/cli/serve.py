@@ -60,9 +60,6 @@ def serve(
             f"gryphone: warning: {host} can be reached by others, and there is no --api-key",
             err=True,
         )
-    # PyTorch's idle threads would else spin, and take the cores from those that read requests:
-    # on a busy machine an answer takes many times as long (docs/server.md).
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from gryphone.server.run import serve as run
 
     def ready(url: str) -> None:
