@@ -19,6 +19,7 @@ from gryphone.server.settings import Settings
 
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
+SPARE_COMMAS = 10_000  # what options and annotations may have beside the points
 # Pillow knows formats that run other programs or write files; these are read in memory.
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 
@@ -53,6 +54,7 @@ def media_type(header: str) -> str:
 def read_request(body: bytes, content_type: str, settings: Settings) -> Reading:
     """The ink and the options of a request."""
     if media_type(content_type) == JSON:
+        _check_json(body, "ink", settings)
         request = parse_request(body)
         if request.inkml:
             data = request.inkml.encode(errors="replace")
@@ -81,6 +83,7 @@ def read_file(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[in
     if start == b"<":
         return read_inkml(data, name=name, limits=settings.ink), None
     if start in (b"[", b"{"):
+        _check_json(data, name, settings)
         ink = read_strokes(data, name=name, limits=settings.ink)
         # An id inside the file may be anything; a name that is safe to send back is not.
         return replace(ink, id=one_line(ink.id, 80), label=None), None
@@ -105,6 +108,13 @@ def warm_up() -> None:
     page[18:22, 5:35] = page[5:35, 18:22] = 0
     read_image(page, name="cross")
     to_mathml("+")
+
+
+def _check_json(data: bytes, name: str, settings: Settings) -> None:
+    """Refuse by the commas alone: parsed, a body takes many times the memory of its bytes."""
+    most = 3 * settings.points + settings.strokes + SPARE_COMMAS
+    if data.count(b",") > most:
+        raise InkError(f"{name}: far more than the limit of {settings.points} points")
 
 
 def _check_image(data: bytes, name: str, megapixels: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from gryphone.ink import LARGEST_COORDINATE
 from gryphone.options import MOST_STEPS, Ask
@@ -31,8 +31,9 @@ Entry = Annotated[str, Field(max_length=_NAME)]
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,2})$")]
 Row = Annotated[list[Entry], Field(min_length=1, max_length=2)]
 Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
-Point = Annotated[list[Number], Field(min_length=2, max_length=3)]
-Stroke = Annotated[list[Point], Field(min_length=1)]
+# One bad point is enough: a complaint about each of a million takes a kilobyte each.
+Point = Annotated[list[Number], FailFast(), Field(min_length=2, max_length=3)]
+Stroke = Annotated[list[Point], FailFast(), Field(min_length=1)]
 
 STROKES: Any = [[[10, 10], [30, 50]], [[30, 10], [10, 50]], [[40, 2], [48, 2], [48, 10], [40, 14]]]
 
@@ -141,7 +142,7 @@ class InkRequest(Strict):
         }
     )
 
-    strokes: list[Stroke] = Field(
+    strokes: Annotated[list[Stroke], FailFast()] = Field(
         default_factory=list,
         min_length=1,
         description=f"[x, y] or [x, y, time] points; |x|, |y| up to {LARGEST_COORDINATE:g}.",
