@@ -30,10 +30,13 @@ let answer = null;
 let incoming = null; // a file of ink that is being opened
 let locks = new Map(); // position -> symbol
 let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
-let tried = null; // a lock not answered yet: { position, before }, what was locked there before
+let tried = null; // with locks not answered yet: { locks, choices } as they were before
 let selected = null;
 let writing = null; // id of what is being written, for the history
 let keepAnswer = false; // the change that follows brings its answer along
+
+/** Whether the answer is about the ink that is there now. */
+const current = () => answer !== null && answer.strokes === drawing.strokes;
 
 // Asking
 
@@ -72,7 +75,7 @@ reader.addEventListener("step", ({ detail: { data } }) => {
 reader.addEventListener("result", ({ detail: { question, data } }) => {
   hideNotice();
   const broken = [...locks].find(([position, symbol]) => data.symbols[position]?.symbol !== symbol);
-  if (tried && broken) {
+  if (tried && broken && !question.opened) {
     refuseLock(`No well-formed formula has ${broken[1]} there.`);
     return;
   }
@@ -80,6 +83,7 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
   let strokes = question.read;
   if (question.opened) {
     strokes = adopt(data.ink.strokes);
+    writing = null;
     keepAnswer = true;
     drawing.open({ ...BLANK, strokes });
     pad.fit();
@@ -93,20 +97,22 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
 });
 reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   player.stop();
-  if (wait === null) incoming = null;
   setState("error");
   $("status").textContent = "";
   $("progress").style.transform = "scaleX(0)";
-  if (tried && wait === null && error.status !== 401) {
-    refuseLock(error.message);
-    return;
-  }
-  const more = wait === null ? "" : ` Trying again in ${Math.round(wait / 1000)} s.`;
   if (error.status === 401) {
     showNotice("This server asks for an API key.", true);
     askKey();
+  } else if (wait !== null) {
+    showNotice(`${error.message} Trying again in ${Math.round(wait / 1000)} s.`, true);
+  } else if (incoming) {
+    incoming = null; // what was there before stays, and is read if it was not
+    if (current()) showResult(answer);
+    showNotice(error.message, !current() && !drawing.empty);
+  } else if (tried) {
+    refuseLock(error.message);
   } else {
-    showNotice(error.message + more, wait !== null || error.status >= 500);
+    showNotice(error.message, error.status >= 500);
   }
 });
 
@@ -262,13 +268,12 @@ async function openFile(file) {
 /** Ink, or a picture that this browser cannot show: the server says which strokes are in it. */
 function openInk(file) {
   incoming = file;
-  writing = null;
   ask(0);
 }
 
 function keep() {
   const { latex } = answer.data;
-  if (!latex || !writing || !drawing.strokes.length) return;
+  if (!latex || !writing || !drawing.strokes.length || !current()) return;
   const strokes = drawing.strokes.map(({ points }) =>
     points.map(([x, y]) => [Math.round(10 * x) / 10, Math.round(10 * y) / 10]),
   );
@@ -301,11 +306,16 @@ function coveredPaper() {
 }
 
 function lock({ position, symbol }) {
+  player.finish();
   const before = answer.data.symbols[position];
+  if (!current() || !before) {
+    toast("The new ink is not read yet");
+    return;
+  }
+  tried ??= { locks: new Map(locks), choices: new Map(choices) };
   if (!choices.has(position)) {
     choices.set(position, [[before.symbol, before.confidence], ...before.alternatives]);
   }
-  tried = { position, before: locks.get(position) };
   locks.set(position, symbol);
   refresh();
   ask(0);
@@ -313,13 +323,7 @@ function lock({ position, symbol }) {
 
 /** The answer before the lock still stands. */
 function refuseLock(why) {
-  const { position, before } = tried;
-  if (before !== undefined) {
-    locks.set(position, before);
-  } else {
-    locks.delete(position);
-    choices.delete(position);
-  }
+  ({ locks, choices } = tried);
   tried = null;
   player.stop();
   showResult(answer);
@@ -379,7 +383,8 @@ installControls({
   onKey: loadModel,
   selected: () => selected,
   answer: () => answer?.data ?? null,
-  replay: () => answer && player.replay(answer.steps, answer),
+  label: () => (current() ? answer.data.latex : null),
+  replay: () => document.body.dataset.state === "done" && current() && player.replay(answer.steps, answer),
 });
 
 async function loadModel() {

@@ -14,9 +14,24 @@ export class ServerError extends Error {
   }
 }
 
+let typedKey = ""; // where storage is off
+
 export const apiKey = {
-  get: () => sessionStorage.getItem(KEY) ?? "",
-  set: (key) => sessionStorage.setItem(KEY, key),
+  get() {
+    try {
+      return sessionStorage.getItem(KEY) ?? typedKey;
+    } catch {
+      return typedKey;
+    }
+  },
+  set(key) {
+    typedKey = key;
+    try {
+      sessionStorage.setItem(KEY, key);
+    } catch {
+      // Storage is off: the key lasts as long as the page.
+    }
+  },
 };
 
 function headers() {

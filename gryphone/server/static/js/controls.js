@@ -32,7 +32,7 @@ export function installControls(page) {
     "copy-latex": () => copy("LaTeX", ({ latex }) => latex),
     "copy-mathml": () => page.answer()?.mathml && copy("MathML", ({ mathml }) => mathml),
     "save-png": () => save(downloadPng, drawing.now.pen),
-    "save-inkml": () => save(downloadInkml, page.answer()?.latex),
+    "save-inkml": () => save(downloadInkml, page.label()),
     "help-open": () => $("help").showModal(),
     "notice-retry": () => page.ask(0),
     "notice-close": page.hideNotice,

@@ -8,11 +8,9 @@ export class History {
   #entries;
 
   constructor() {
-    try {
-      this.#entries = JSON.parse(localStorage.getItem(KEY)) ?? [];
-    } catch {
-      this.#entries = [];
-    }
+    this.#load();
+    // Another tab has written or cleared it.
+    addEventListener("storage", ({ key }) => (key === KEY || key === null) && this.#load());
   }
 
   get entries() {
@@ -37,6 +35,14 @@ export class History {
   clear() {
     this.#entries = [];
     this.#save();
+  }
+
+  #load() {
+    try {
+      this.#entries = JSON.parse(localStorage.getItem(KEY)) ?? [];
+    } catch {
+      this.#entries = [];
+    }
   }
 
   #save() {

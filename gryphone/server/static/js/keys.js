@@ -29,11 +29,12 @@ export function installKeys(groups, pad) {
     if (!run || run(event.key) === false) return;
     event.preventDefault();
   });
-  addEventListener("keyup", (event) => {
-    if (event.key !== " ") return;
+  const release = () => {
     pad.panKey = false;
     $("pad").classList.remove("panning");
-  });
+  };
+  addEventListener("keyup", (event) => event.key === " " && release());
+  addEventListener("blur", release); // the key is let go in another window
   fillHelp(groups);
 }
 

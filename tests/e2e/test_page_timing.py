@@ -1,0 +1,115 @@
+"""The page when things come late, twice, from another tab, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from chromium import NEEDED
+
+if not NEEDED:  # in CI its absence is an error
+    pytest.importorskip("playwright.sync_api", reason="no playwright; pip install -e '.[dev]'")
+
+from playwright.sync_api import expect
+from writing import Desk, example
+
+from gryphone.ink import read_inkml
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+STREAM = "**/v1/recognize/stream"
+EMPTY = {"name": "a.inkml", "mimeType": "text/xml", "buffer": b"<ink></ink>"}
+
+
+@pytest.fixture
+def desk(browser: Browser, server: str) -> Iterator[Desk]:
+    desk = Desk.open(browser, server)
+    yield desk
+    desk.context.close()
+
+
+def history(desk: Desk) -> list[str]:
+    found = "() => JSON.parse(localStorage.getItem('gryphone.history') ?? '[]').map((e) => e.latex)"
+    return list(desk.page.evaluate(found))
+
+
+def test_a_file_that_cannot_be_read_changes_nothing(desk: Desk) -> None:
+    strokes = desk.placed(example("02-sum"))
+    desk.write(strokes[:-1])
+    before = desk.settle()
+    desk.page.set_input_files("#file", EMPTY)
+    expect(desk.find("#notice-text")).to_contain_text("there is nothing to read")
+    # The formula is still the ink's: it can be clicked ...
+    assert desk.settle() == before
+    desk.find("#formula .katex-html .mord").first.click()
+    expect(desk.find('.chip[aria-pressed="true"]')).to_have_count(1)
+    # ... and going on with it is still the same writing.
+    desk.write(strokes[-1:])
+    desk.shows("a+b=c")
+    assert history(desk) == ["a+b=c"]
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_the_ink_unread(desk: Desk) -> None:
+    desk.write(desk.placed(example("02-sum")))
+    desk.page.set_input_files("#file", EMPTY)  # before the ink was read
+    expect(desk.find("#notice-text")).to_contain_text("there is nothing to read")
+    desk.find("#notice-retry").click()
+    desk.shows("a+b=c")
+
+
+def test_an_answer_to_other_ink_is_not_taken_for_this(desk: Desk, tmp_path: Path) -> None:
+    strokes = desk.placed(example("02-sum"))
+    desk.write(strokes[:-1])
+    before = desk.settle()
+    desk.page.route(STREAM, lambda route: route.abort())
+    desk.write(strokes[-1:])
+    expect(desk.find("#notice-text")).to_contain_text("cannot be reached")
+    assert desk.latex == before  # the last answer stays in sight
+    # It is no label of the new ink, nor does it become one in the history.
+    with desk.page.expect_download() as saved:
+        desk.press("s")
+    saved.value.save_as(tmp_path / "formula.inkml")
+    ink = read_inkml((tmp_path / "formula.inkml").read_bytes(), name="saved")
+    assert (len(ink.strokes), ink.label) == (len(strokes), None)
+    desk.press("r")
+    expect(desk.find("body")).to_have_attribute("data-state", "error")
+    # Its positions are not those of the new ink.
+    desk.find(".chip").first.click()
+    desk.press("l")
+    expect(desk.find("#toast")).to_contain_text("not read yet")
+    expect(desk.find(".chip.locked")).to_have_count(0)
+    desk.page.unroute_all()
+    desk.shows("a+b=c")
+
+
+def test_tabs_share_one_history(browser: Browser, server: str) -> None:
+    one = Desk.open(browser, server)
+    other = Desk(one.context.new_page())
+    other.page.goto(server)
+    one.open_example("02-sum")
+    other.open_example("01-power")
+    assert len(history(one)) == 2
+    other.find("#history-open").click()
+    other.find("#history-clear").click()
+    one.page.bring_to_front()
+    one.open_example("03-half")
+    assert history(one) == [r"\frac{1}{2}"]  # what was cleared does not come back
+    one.context.close()
+
+
+def test_without_storage(browser: Browser, server: str) -> None:
+    """As where a browser blocks cookies: nothing is kept, and everything else works."""
+    desk = Desk.open(browser, "about:blank")
+    desk.page.add_init_script(
+        """for (const name of ["localStorage", "sessionStorage"]) {
+          Object.defineProperty(window, name, { get() { throw new DOMException("no", "SecurityError"); } });
+        }"""
+    )
+    desk.page.goto(server)
+    desk.write(desk.placed(example("02-sum")))
+    desk.shows("a+b=c")
+    desk.context.close()
+    assert desk.problems == []
