@@ -21,15 +21,15 @@ log = logging.getLogger("gryphone.server")
 
 POLICY = "; ".join(
     (
-        "default-src 'self'",
+        "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",  # KaTeX writes style attributes
-        "img-src 'self' data: blob:",
+        "style-src 'self'",
+        "style-src-attr 'unsafe-inline'",  # KaTeX writes one on the arrow of a vector
+        "img-src 'self'",
         "font-src 'self'",
         "connect-src 'self'",
-        "object-src 'none'",
         "base-uri 'none'",
-        "form-action 'self'",
+        "form-action 'none'",
         "frame-ancestors 'none'",
     )
 )
