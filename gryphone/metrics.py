@@ -127,8 +127,9 @@ def compare(
     """
 
     def plain(source: str) -> list[str]:
+        source = source.strip().strip("$").strip()  # delimiters, not mathematics
         # A compact answer (`x^{2}`, as our own commands print) has no spaces to split at.
-        return source.split() if spaced and " " in source.strip() else tokenize(source)
+        return source.split() if spaced and " " in source else tokenize(source)
 
     if _lexed(sample.truth) is None or not sample.truth.strip():
         return Compared(1, 1, True, False), Problem(sample.id, "unreadable truth")

@@ -227,15 +227,15 @@ def architecture(weights: Path) -> str:
     )
 
 
-def parts(answers: Sequence[Answers], weights: Path) -> dict[str, str]:
-    """Every generated part by its name."""
+def parts(answers: Sequence[Answers], repeated: Sequence[Answers], weights: Path) -> dict[str, str]:
+    """Every generated part by its name; `repeated` has several numbers of steps, or runs."""
     usual = [s for a in answers if (a.steps, a.run) == (10, 0) for s in a.samples if _is_valid(a)]
     classes, confusions = by_class(usual)
     return {
         "architecture": architecture(weights),
         "results": results(answers),
-        "steps": by_steps(answers),
-        "runs": by_run(answers),
+        "steps": by_steps(repeated),
+        "runs": by_run(repeated),
         "lengths": by_length(usual),
         "classes": classes,
         "confusions": confusions,
@@ -263,10 +263,13 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("predictions", type=Path, help="folder of SET.T10.tsv files")
+    parser.add_argument("--repeated", type=Path, help="folder with other steps and runs")
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--write", type=Path, help="the card to bring up to date")
     options = parser.parse_args()
-    made = parts(read_answers(options.predictions), options.weights)
+    answers = read_answers(options.predictions)
+    repeated = read_answers(options.repeated) if options.repeated else answers
+    made = parts(answers, repeated, options.weights)
     if options.write is None:
         print("\n\n".join(f"## {name}\n\n{text}" for name, text in made.items()))
     else:

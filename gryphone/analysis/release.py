@@ -9,7 +9,7 @@ from typing import Any
 
 from gryphone.checkpoint import load_checkpoint, save_checkpoint
 
-LICENCE = "CC BY-NC-SA 3.0 (trained on CROHME ink; non-commercial use only)"
+LICENCE = "CC BY-NC-SA 3.0 (trained on CROHME and OffRaSHME handwriting; non-commercial use only)"
 DATA = (
     "CROHME 2019 and 2023 training ink and white-listed artificial CROHME ink (CC BY-NC-SA 3.0)",
     "OffRaSHME 2020 photographs and their symbol boxes, traced (CC BY-NC-SA 3.0)",
