@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from inkmaker import power
 from PIL import Image
-from serving import in_process, on_a_port, strokes, tiny
+from serving import in_process, on_a_port, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import InkError
@@ -20,6 +22,7 @@ from gryphone.recognize import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.errors import Problem
 from gryphone.server.reading import read_form, read_request
+from gryphone.server.run import make_server
 from gryphone.server.settings import Settings
 
 SMALL = {"body": 20_000, "strokes": 50, "points": 400, "megapixels": 2, "path": 100}
@@ -237,6 +240,27 @@ def test_slow_clients_are_cut_off(recognizer: Recognizer) -> None:
             slow.sendall(head + b"Content-Length: 50\r\n\r\n{")  # and no more
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
         assert time.monotonic() - began < 4
+
+
+def test_a_client_that_reads_nothing_is_cut_off(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers: list[uvicorn.Server] = []
+
+    def remember(settings: Settings, app: FastAPI) -> uvicorn.Server:
+        servers.append(make_server(settings, app))
+        return servers[0]
+
+    monkeypatch.setattr("serving.make_server", remember)
+    settings = Settings(port=0, seconds=0.2, header_seconds=0.5)
+    with on_a_port(create_app(settings, recognizer), settings) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            lazy.connect(("127.0.0.1", port))
+            lazy.sendall(b"GET /static/katex/katex.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * 40)
+            wait_until(lambda: servers[0].server_state.connections)
+            wait_until(lambda: not servers[0].server_state.connections)
 
 
 def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:

@@ -37,16 +37,31 @@ def listen(settings: Settings) -> socket.socket:
     return sock
 
 
+class Firm:
+    """A transport that, once closed, waits only so long for a client that does not read."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._transport, self._loop, self._seconds = transport, loop, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Send what is left, and hang up."""
+        self._transport.close()
+        self._loop.call_later(self._seconds, self._transport.abort)
+
+
 def patient(seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol with a time limit on the headers, which it does not have itself."""
+    """uvicorn's protocol with time limits on headers and last bytes, which it does not have."""
 
     class Patient(H11Protocol):
-        """Closes a connection that sends no complete request in time."""
+        """Closes a connection that sends no complete request, or takes no answer, in time."""
 
         waiting: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            super().connection_made(Firm(transport, self.loop, seconds))  # type: ignore[arg-type]
             self._wait()
 
         def data_received(self, data: bytes) -> None:

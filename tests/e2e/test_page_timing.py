@@ -105,7 +105,8 @@ def test_without_storage(browser: Browser, server: str) -> None:
     desk = Desk.open(browser, "about:blank")
     desk.page.add_init_script(
         """for (const name of ["localStorage", "sessionStorage"]) {
-          Object.defineProperty(window, name, { get() { throw new DOMException("no", "SecurityError"); } });
+          const get = () => { throw new DOMException("no", "SecurityError"); };
+          Object.defineProperty(window, name, { get });
         }"""
     )
     desk.page.goto(server)
