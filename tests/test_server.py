@@ -252,6 +252,24 @@ def test_a_key_guards_the_interface_but_not_the_health(recognizer: Recognizer) -
         assert schema["paths"]["/v1/recognize"]["post"]["security"] == [{"key": []}]
 
 
+def test_a_form_of_another_site_is_refused(recognizer: Recognizer) -> None:
+    ink = {"file": b"<ink><trace>0 0, 9 9</trace></ink>"}
+    site, origin = "sec-fetch-site", "https://notes.example"
+    for cors, headers, status in (
+        ((), {}, 200),
+        ((), {site: "same-origin", "origin": "http://testserver"}, 200),
+        ((), {site: "cross-site", "origin": origin}, 403),
+        ((), {site: "same-site", "origin": origin}, 403),
+        ((), {site: "cross-site"}, 403),
+        ((origin,), {site: "cross-site", "origin": "https://other.example"}, 403),
+        ((origin,), {site: "cross-site", "origin": origin}, 200),
+        (("*",), {site: "cross-site", "origin": "null"}, 200),
+    ):
+        with in_process(recognizer, cors=cors) as client:
+            response = client.post("/v1/recognize", files=ink, headers=headers)
+            assert response.status_code == status, (cors, headers)
+
+
 def test_other_origins_may_ask_only_where_allowed(recognizer: Recognizer) -> None:
     origin = {"origin": "https://notes.example"}
     with in_process(recognizer, cors=("https://notes.example",)) as client:

@@ -38,6 +38,7 @@ REF = "#/components/schemas/{model}"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The ink or the body cannot be read."},
     401: {"model": ErrorAnswer, "description": "The API key is missing or wrong."},
+    403: {"model": ErrorAnswer, "description": "A page of another origin, not allowed to ask."},
     408: {"model": ErrorAnswer, "description": "The body came too slowly."},
     413: {"model": ErrorAnswer, "description": "The body is too large."},
     415: {"model": ErrorAnswer, "description": "Neither JSON nor a form."},
@@ -138,13 +139,12 @@ def _routes(app: FastAPI, service: Service) -> None:
     @app.get(
         "/readyz",
         response_model=Health,
-        responses={503: {"model": Health, "description": "Not yet, or no longer."}},
+        responses={503: {"model": Health, "description": "Not yet."}},
         summary="The model is loaded",
         tags=["about"],
     )
     async def readyz() -> Response:
         state = "ok" if service.engine.ready.is_set() else "loading"
-        state = "stopping" if service.house.closing else state
         return JSONResponse({"status": state}, 200 if state == "ok" else 503)
 
     @app.get(

@@ -274,11 +274,11 @@ class Engine:
 
 
 def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:
-    """Questions that one decode can answer: equal steps and seed, bounded work."""
+    """Questions that one decode can answer: equal steps, seed and views, bounded work."""
 
-    def kind(item: tuple[Job, Question]) -> tuple[int, int, str]:
+    def kind(item: tuple[Job, Question]) -> tuple[int, int, str, int]:
         ask = item[1].ask
-        return ask.total_steps, ask.seed, ask.method
+        return ask.total_steps, ask.seed, ask.method, ask.views
 
     for _, same in itertools.groupby(sorted(questions, key=kind), key=kind):
         group: list[tuple[Job, Question]] = []
@@ -295,4 +295,4 @@ def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Jo
 
 def _work(group: Sequence[tuple[Job, Question]]) -> int:
     """Canvases times steps."""
-    return sum(q.ask.total_steps * q.ask.decodes for _, q in group)
+    return sum(q.ask.total_steps * q.ask.decodes * q.ask.views for _, q in group)

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import logging
 import time
+from collections.abc import Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -90,9 +91,18 @@ class Guard:
         headers = Headers(scope=scope)
         if self.settings.api_key is not None and scope["path"].startswith(LOCKED):
             self._check_key(headers, self.settings.api_key)
+        if scope["method"] == "POST":
+            self._check_origin(headers, self.settings.cors)
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.settings.body:
             raise too_large(self.settings)
+
+    @staticmethod
+    def _check_origin(headers: Headers, allowed: Sequence[str]) -> None:
+        """A form needs no CORS to be sent: no other site may keep this machine busy with them."""
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if foreign and "*" not in allowed and headers.get("origin") not in allowed:
+            raise Problem(403, "bad_origin", "pages of this origin may not ask; --cors allows it")
 
     @staticmethod
     def _check_key(headers: Headers, key: str) -> None:

@@ -20,7 +20,6 @@ class House:
     streams: int = 0
     buffered: int = 0  # bytes of bodies
     pace: float = 0.2  # seconds per ink, as seen lately
-    closing: bool = False
 
     @property
     def retry(self) -> int:
@@ -29,8 +28,6 @@ class House:
 
     def check(self, stream: bool = False) -> None:
         """Raise where there is no room: better no at once than an answer that comes too late."""
-        if self.closing:
-            raise busy(self.retry, "the server is stopping")
         if self.inside + self.overdue >= self.settings.queue:
             raise busy(self.retry, f"{self.settings.queue} requests are waiting")
         if stream and self.streams >= self.settings.streams:

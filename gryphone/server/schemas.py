@@ -248,7 +248,7 @@ class ModelAnswer(BaseModel):
 class Health(BaseModel):
     """Alive, or ready."""
 
-    status: Literal["ok", "loading", "stopping"]
+    status: Literal["ok", "loading"]
 
 
 def parse_request(body: bytes) -> InkRequest:

@@ -64,7 +64,6 @@ class Service:
 
     async def close(self) -> None:
         """Finish what is running."""
-        self.house.closing = True
         await asyncio.to_thread(self.engine.close, self.settings.seconds)
         for pool in (self.readers, self.clerks):
             pool.shutdown(wait=False, cancel_futures=True)
