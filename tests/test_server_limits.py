@@ -21,7 +21,7 @@ from gryphone.errors import InkError
 from gryphone.recognize import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.errors import Problem
-from gryphone.server.reading import read_form, read_request
+from gryphone.server.reading import read_form, read_photo, read_request
 from gryphone.server.run import make_server
 from gryphone.server.settings import Settings
 
@@ -126,6 +126,15 @@ def test_a_blank_page_and_a_texture_are_told_apart(client: TestClient) -> None:
     response = client.post("/v1/recognize", files={"file": out.getvalue()})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_ink")
     assert "blank" in response.json()["error"]["message"]
+
+
+def test_an_image_is_read_as_the_format_it_was_accepted_as() -> None:
+    out = io.BytesIO()
+    Image.fromarray(np.pad(np.zeros((4, 40), np.uint8), 30, constant_values=255)).save(out, "WEBP")
+    data = out.getvalue().ljust(6000, b"\0")
+    data = data[:2048] + b"PCD_" + data[2052:]  # Pillow on its own takes it for a Photo CD
+    assert Image.open(io.BytesIO(data)).format == "PCD"
+    assert read_photo(data, "a.webp", Settings())[1] == (100, 64)
 
 
 def test_too_much_ink(client: TestClient) -> None:

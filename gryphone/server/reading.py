@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import numpy as np
 from python_multipart.exceptions import FormParserError
@@ -16,6 +17,9 @@ from gryphone.photo.decode import open_picture
 from gryphone.server.errors import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
 from gryphone.server.settings import Settings
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
@@ -94,8 +98,7 @@ def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[i
     """Ink of an image, traced."""
     from gryphone.photo import read_image
 
-    _check_image(data, name, settings.megapixels)
-    picture = open_picture(data, name)
+    picture = open_picture(_open_image(data, name, settings.megapixels), name)
     return read_image(picture.image, name=name), picture.size
 
 
@@ -117,13 +120,13 @@ def _check_json(data: bytes, name: str, settings: Settings) -> None:
         raise InkError(f"{name}: far more than the limit of {settings.points} points")
 
 
-def _check_image(data: bytes, name: str, megapixels: int) -> None:
-    """Refuse by the header alone, before any pixel is decoded."""
+def _open_image(data: bytes, name: str, megapixels: int) -> Image:
+    """An image of an allowed format and size, told by its header: no pixel is decoded yet."""
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = image.size
     except Image.DecompressionBombError:
         raise InkError(f"{name}: more than {megapixels} megapixels; shrink the image") from None
     except Exception as error:  # Pillow's parsers raise what they like on damaged headers
@@ -135,6 +138,7 @@ def _check_image(data: bytes, name: str, megapixels: int) -> None:
             f"{name}: {width} x {height} is {width * height / 1e6:.0f} megapixels, the limit is "
             f"{megapixels}; shrink the image"
         )
+    return image
 
 
 def _checked(reading: Reading, settings: Settings) -> Reading:
