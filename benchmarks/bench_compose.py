@@ -41,7 +41,7 @@ def main() -> None:
     tokenizer = tokenizer_from_dict(json.loads((options.packed / "tokenizer.json").read_text()))
     canvas = PRESETS["ink"].canvas
     generator = torch.Generator(device).manual_seed(0)
-    for name in ("layouts-real", "layouts-tex"):
+    for name in ("layouts-real", "layouts-tex", "layouts-grammar"):
         source = SynthSource.load(
             options.packed / f"{name}.npz", options.packed / "glyphs.npz", tokenizer, device
         )

@@ -178,14 +178,17 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no settings; see configs/ for examples")
-    raw.setdefault("name", path.stem)
-    raw.update(overrides or {})
+    return config_of({"name": path.stem, **raw, **(overrides or {})}, str(path))
+
+
+def config_of(raw: Mapping[str, Any], where: str) -> TrainConfig:
+    """A training configuration from plain data; `where` it stands is named in errors."""
     model = dict(raw.get("model") or {})
     preset = model.pop("preset", "ink")
     if preset not in PRESETS:
-        raise ConfigError(f"{path}: preset {preset!r} is unknown; use one of {', '.join(PRESETS)}")
-    raw["model"] = {**dataclasses.asdict(PRESETS[preset]), **model}
-    return from_dict(TrainConfig, raw, str(path))
+        raise ConfigError(f"{where}: preset {preset!r} is unknown; use one of {', '.join(PRESETS)}")
+    model = {**dataclasses.asdict(PRESETS[preset]), **model}
+    return from_dict(TrainConfig, {**raw, "model": model}, where)
 
 
 def from_dict(cls: type[T], raw: Mapping[str, Any], where: str) -> T:

@@ -27,7 +27,7 @@ from gryphone.synth.formulas import (
 from gryphone.synth.glyphs import GlyphBank, load_bank
 from gryphone.synth.grammar import Grammar, Widening
 from gryphone.synth.guard import check_bank, only_training, protected_names
-from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
+from gryphone.synth.layouts import Box, Layouts, pack_layouts
 from gryphone.synth.offline import from_images, read_boxes
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.sources import build_bank, from_detexify, from_inks
@@ -144,19 +144,14 @@ def make_layouts(
     boxes: Mapping[str, Box],
     protected: Collection[str],
     report: BuildReport,
-    progress: Callable[[int], None] = lambda done: None,
+    kind: str = "TeX layouts",
 ) -> Layouts:
     """Typeset formulas with TeX and pack what came through."""
     tex = Report()
-
-    def layouts() -> Iterator[Layout]:
-        for number, layout in enumerate(typeset((sat_split(t) for t in formulas), boxes, tex)):
-            progress(number + 1)
-            yield layout
-
-    packed = pack_layouts(layouts(), boxes, protected=protected)
+    layouts = typeset((sat_split(t) for t in formulas), boxes, tex)
+    packed = pack_layouts(layouts, boxes, protected=protected)
     report.dropped.update(tex.dropped)
-    report.kept["TeX layouts"] = len(packed)
+    report.kept[kind] = len(packed)
     return packed
 
 
@@ -202,7 +197,7 @@ def build(
     min_count: int = 30,
     progress: Callable[[str], None] = lambda message: None,
 ) -> BuildReport:
-    """Write glyphs.npz, layouts-real.npz, layouts-tex.npz and tokenizer.json.
+    """Write glyphs.npz, layouts-{real,tex,grammar}.npz and tokenizer.json.
 
     `data` is the shared data folder; `packed` holds the packed training sets and gets the files,
     all at the end. A tokenizer that is there already is grown, its ids stay.
@@ -233,9 +228,11 @@ def build(
         made = grammar_formulas(crohme, common, protected, grammar)
         tokenizer = tokenizer.grow(made, min_count)
         save_tokenizer(tokenizer, place / "tokenizer.json")
-        chosen += [t for t in made if _known(t, tokenizer)]
-        progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar among them")
+        made = [t for t in made if _known(t, tokenizer)]
+        progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar")
         make_layouts(chosen, boxes, protected, report).save(place / "layouts-tex.npz")
+        layouts = make_layouts(made, boxes, protected, report, "layouts of the grammar")
+        layouts.save(place / "layouts-grammar.npz")
         for path in sorted(place.iterdir()):
             path.replace(packed / path.name)
     return report
