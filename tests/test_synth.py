@@ -26,6 +26,7 @@ from gryphone.synth.formulas import (
 from gryphone.synth.glyphs import GlyphBank, GlyphSample, clean, load_bank, pack
 from gryphone.synth.hand import root_hooks
 from gryphone.synth.layouts import Layout, Layouts, Slot, concat, load_layouts, pack_layouts
+from gryphone.synth.photos import photographs, written
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.source import SynthSource
 from gryphone.synth.sources import build_bank, from_detexify
@@ -460,6 +461,22 @@ def test_source_makes_training_batches(tmp_path: Path) -> None:
     assert calm == replace(REAL, slant=0.0)
     with pytest.raises(ConfigError, match="'slope' is unknown"):
         SynthSource.load(*files, {"slope": 0.0})
+
+
+def test_photographs_carry_their_labels(tmp_path: Path) -> None:
+    labels = "x + 2", "y = 2"
+    bank = bank_of("x", "y", "2", "+", "=")
+    boxes = dict.fromkeys(bank.classes, BOX)
+    bank.save(tmp_path / "glyphs.npz")
+    for kind in ("tex", "real"):
+        layouts = pack_layouts(map(row_layout, labels), boxes, origin=kind)
+        layouts.save(tmp_path / f"layouts-{kind}.npz")
+    tokenizer = tokenizer_of(*labels)
+    inks = list(written(tmp_path, tokenizer, 70, seed=1))
+    assert len({s.id for s in inks}) == 70
+    assert all(s.ink is not None and len(s.label.split()) == 3 for s in inks)
+    one = next(photographs(tmp_path, tokenizer, 70, seed=1))
+    assert one.label == inks[0].label and one.ink != inks[0].ink
 
 
 def test_layouts_of_another_bank_are_refused() -> None:

@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
     synth.command()(build)
     synth.command()(preview)
     synth.command()(realism)
+    synth.command()(photos)
     app.add_typer(synth, name="synth")
 
 
@@ -219,3 +220,25 @@ def realism(
             f"{100 * found.synthetic_accuracy:.1f} %; on training ink "
             f"{100 * found.train_accuracy:.1f} %)"
         )
+
+
+def photos(
+    packed: Annotated[Path, typer.Argument(help="Folder that `synth build` has filled.")],
+    out: Annotated[Path, typer.Option(help="The packed store to write (.parquet).")],
+    count: Annotated[int, typer.Option(min=1, help="Inks to photograph.")] = 25_000,
+    seed: Annotated[int, typer.Option(help="Another seed, other inks.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+) -> None:
+    """Write formulas on paper, photograph and trace them: training samples for scans."""
+    from gryphone.data.packed import write_packed
+    from gryphone.synth.build import load_tokenizer
+    from gryphone.synth.photos import photographs
+
+    tokenizer = load_tokenizer(packed / "tokenizer.json")
+    if tokenizer is None:
+        raise DataError(f"{packed}: holds no tokenizer.json; run `gryphone synth build` first")
+    made = photographs(packed, tokenizer, count, seed=seed, workers=workers)
+    report = write_packed(made, out)
+    typer.echo(f"{out}: {report.packed} of {report.read} inks, {report.bytes:,} bytes")
+    for name, why in report.left_out():
+        typer.echo(f"{name}: {why}", err=True)
