@@ -1,4 +1,4 @@
-"""The page when things come late, twice, from another tab, or not at all."""
+"""The page where things come late, twice, from another tab, not at all, or are too long."""
 
 from __future__ import annotations
 
@@ -83,6 +83,16 @@ def test_an_answer_to_other_ink_is_not_taken_for_this(desk: Desk, tmp_path: Path
     expect(desk.find(".chip.locked")).to_have_count(0)
     desk.page.unroute_all()
     desk.shows("a+b=c")
+
+
+def test_a_long_formula_is_scrolled_by_keys(browser: Browser, server: str) -> None:
+    desk = Desk.open(browser, server, viewport={"width": 140, "height": 800})
+    desk.open_example("13-quadratic")
+    desk.page.focus("#formula")
+    desk.press("ArrowRight")
+    expect(desk.find("#formula")).not_to_have_js_property("scrollLeft", 0)
+    expect(desk.find('.chip[aria-pressed="true"]')).to_have_count(0)
+    desk.context.close()
 
 
 def test_tabs_share_one_history(browser: Browser, server: str) -> None:

@@ -23,6 +23,7 @@ export function installKeys(groups, pad) {
     }
     if (event.defaultPrevented || event.isComposing || event.target.closest("input, textarea, dialog"))
       return;
+    if (event.key.startsWith("Arrow") && scrolls(event.target)) return;
     const modified = event.ctrlKey || event.metaKey;
     if (event.altKey || (!modified && event.key.length === 1 && !letters.checked)) return;
     const run = table.get(nameOf(event, modified));
@@ -36,6 +37,11 @@ export function installKeys(groups, pad) {
   addEventListener("keyup", (event) => event.key === " " && release());
   addEventListener("blur", release); // the key is let go in another window
   fillHelp(groups);
+}
+
+/** Whether arrows are needed to see the rest of a long formula. */
+function scrolls(element) {
+  return element.id === "formula" && element.scrollWidth > element.clientWidth;
 }
 
 function nameOf(event, modified) {
