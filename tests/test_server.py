@@ -152,6 +152,7 @@ def test_locks_hints_and_given_answers(client: TestClient) -> None:
         ({"deadline_ms": 0}, "options.deadline_ms"),
         ({"n_best": 11}, "options.n_best"),
         ({"samples": 17}, "options.samples"),
+        ({"views": 6}, "options.views"),
         ({"seed": -1}, "options.seed"),
         ({"lock": {"x": "1"}}, "options.lock.x"),
         ({"lock": {"0": r"\sqr"}}, r"did you mean \sqrt"),

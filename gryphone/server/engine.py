@@ -175,6 +175,13 @@ class Engine:
     def _answer(self, jobs: Sequence[Job]) -> None:
         """Answer a batch; should it fail as a whole, every job on its own."""
         jobs = [job for job in jobs if self._wanted(job)]
+        # Several looks are for the ink that asked for them, not for all that came with it.
+        careful = [job for job in jobs if job.ask.views > 1]
+        if careful and len(jobs) > 1:
+            self._answer([job for job in jobs if job.ask.views == 1])
+            for job in careful:
+                self._answer([job])
+            return
         if not jobs:
             return
         try:

@@ -7,16 +7,17 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from gryphone.ink import LARGEST_COORDINATE
-from gryphone.options import MOST_STEPS, Ask
+from gryphone.options import MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.result import Result
 from gryphone.server.errors import Problem, one_line
 
-# What one question may ask for. Work grows with steps times samples.
+# What one question may ask for. Work grows with steps times samples times views.
 MOST = {
     "steps": MOST_STEPS,
     "deadline_ms": 60_000,
     "n_best": 10,
     "samples": 16,
+    "views": MOST_VIEWS,
     "locks": 150,
     "hint": 1_000,
     "allowed": 1_000,
@@ -102,6 +103,12 @@ class Options(Strict):
         le=MOST["alternatives"],
         description="Other symbols to list for each position.",
     )
+    views: int = Field(
+        default=1,
+        ge=1,
+        le=MOST["views"],
+        description="Looks at the ink whose predictions are averaged: slower, better.",
+    )
     boxes: bool = Field(default=True, description="Say where each symbol sits.")
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
 
@@ -126,6 +133,7 @@ class Options(Strict):
             allowed=self.allowed,
             alternatives=self.alternatives,
             boxes=self.boxes,
+            views=self.views,
         )
 
 
