@@ -56,8 +56,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-@pytest.mark.parametrize("scheme", ["sat", "raw"])
-@pytest.mark.parametrize("rmml", [True, False])
+@pytest.mark.parametrize(("scheme", "rmml"), [("sat", True), ("raw", False)])
 def test_tiny_learns_64_made_up_inks_by_heart(tmp_path: Path, scheme: str, rmml: bool) -> None:
     settings = config(
         tmp_path, scheme=scheme, rmml=rmml, lr=4e-3, steps=300, batch=32, time_power=2.0
