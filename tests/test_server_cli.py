@@ -24,7 +24,14 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def serve(*options: str) -> subprocess.Popen[str]:
     call = [sys.executable, "-m", "gryphone", "serve", "--no-open", *options]
-    return subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    # Whoever runs the tests in the background has Ctrl-C ignored; the server must hear it.
+    return subprocess.Popen(
+        call,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def refused(*options: str) -> str:
