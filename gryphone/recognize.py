@@ -41,10 +41,10 @@ def look(batch: InkBatch, config: ModelConfig) -> Patches:
     return cut(draw(batch, config.canvas), config)
 
 
-def cut(pixels: Pixels, config: ModelConfig) -> Patches:
-    """The patches of drawn inks."""
+def cut(pixels: Pixels, config: ModelConfig, area: float = 1.0) -> Patches:
+    """The patches of drawn inks, whose canvases were scaled by an `area` factor."""
     canvas = config.canvas
-    return to_patches(pixels, canvas, slots=canvas.slots(), dense=config.keep_all)
+    return to_patches(pixels, canvas, slots=canvas.slots(area), dense=config.keep_all)
 
 
 def choose(memory: Memory, samples: torch.Tensor) -> Memory:
@@ -240,11 +240,8 @@ class Looked:
             area = points.new_full((self.batch.size,), scale**2)
             config = self.recognizer.checkpoint.config
             pixels = draw(replace(self.batch, points=points), config.canvas, area)
-            patches = to_patches(
-                pixels, config.canvas, slots=config.canvas.slots(scale**2), dense=config.keep_all
-            )
             model = self.recognizer.checkpoint.model
-            self._views[number] = encode_patches(model, patches)
+            self._views[number] = encode_patches(model, cut(pixels, config, scale**2))
         return self._views[number]
 
     def of(self, inks: Sequence[int]) -> Memory:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gryphone.errors import GryphoneError
+
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in the input's coordinates
 
 
@@ -84,6 +86,16 @@ class Result:
             "seed": self.seed,
             "warnings": list(self.warnings),
         }
+
+    def to_full_dict(self) -> dict[str, Any]:
+        """The same with MathML; where that cannot be made, a warning says why."""
+        data = self.to_dict()
+        try:
+            data["mathml"] = self.mathml
+        except GryphoneError as error:
+            data["mathml"] = None
+            data["warnings"].append(str(error))
+        return data
 
     def to_text(self) -> str:
         """A few lines for a person: the answer, the doubtful symbols, the alternatives."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gryphone.analysis.card import table as markdown
 from gryphone.config import TrainConfig, config_of
 from gryphone.errors import ConfigError, DataError
 
@@ -44,9 +45,8 @@ def last_scores(run: Path) -> dict[str, float]:
 def table(scores: Mapping[str, Mapping[str, float]]) -> str:
     """A Markdown table: a line for each arm."""
     columns = list(next(iter(scores.values())))
-    lines = [["arm", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[name, *(f"{own[c]:g}" for c in columns)] for name, own in scores.items()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    rows = [[name, *(f"{own[c]:g}" for c in columns)] for name, own in scores.items()]
+    return markdown(" | ".join(["arm", *columns]), rows)
 
 
 def main() -> None:

@@ -118,13 +118,7 @@ def _load(weights: Path | None, device: str = "cpu") -> "Recognizer":
 
 def _shown(result: "Result", format_: Format) -> str:
     if format_ is Format.json:
-        data = result.to_dict()
-        try:
-            data["mathml"] = result.mathml
-        except GryphoneError as error:
-            data["mathml"] = None
-            data["warnings"].append(str(error))
-        return json.dumps(data, ensure_ascii=False)
+        return json.dumps(result.to_full_dict(), ensure_ascii=False)
     if format_ is Format.mathml:
         return result.mathml
     return result.to_text() if format_ is Format.text else _latex(result)

@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gryphone.errors import GryphoneError
 from gryphone.hints import token_id
 from gryphone.options import Ask, Step
 from gryphone.recognize import Recognizer
@@ -280,12 +279,7 @@ class Closing(StreamingResponse):
 
 def render(reading: Reading, result: Result) -> bytes:
     """The answer as JSON."""
-    data = result.to_dict()
-    try:
-        data["mathml"] = result.mathml
-    except GryphoneError as error:
-        data["mathml"] = None
-        data["warnings"].append(str(error))
+    data = result.to_full_dict()
     data["size"] = None if reading.size is None else list(reading.size)
     if reading.options.ink or not reading.sent:
         data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.ink.strokes]}
