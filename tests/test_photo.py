@@ -5,12 +5,16 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from inkmaker import fraction, power, row
 from paper import Page, draw_page
 from PIL import Image
+from scipy import ndimage
+from skimage.filters import apply_hysteresis_threshold
+from skimage.measure import approximate_polygon
 
 from gryphone.data.images import photographed, read_boxes, traced
 from gryphone.data.packed import read_packed, write_packed
@@ -18,7 +22,10 @@ from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo import read_image
-from gryphone.photo.paper import pen_width
+from gryphone.photo.paper import Levels, ink_mask, pen_width
+from gryphone.photo.rules import _long_runs
+from gryphone.photo.skeleton import radii_of
+from gryphone.photo.smooth import TOLERANCE, _soft, smooth
 from gryphone.photo.trace import trace
 from gryphone.raster import InkBatch, typical_stroke
 
@@ -104,6 +111,54 @@ def test_trace_of_plain_shapes() -> None:
     assert np.array_equal(line[0], line[-1])
     assert np.allclose(np.hypot(*(line - 25).T), 18, atol=1.2)
     assert 3.5 < pen_width(ring) < 6
+
+
+# --- what is faster than the libraries gives what they give ---------------------------------------
+
+
+def blots(seed: int, shape: tuple[int, int] = (90, 120)) -> np.ndarray:
+    """Random soft blots, 0 to 1."""
+    cloud = ndimage.gaussian_filter(np.random.default_rng(seed).random(shape), 1.5)
+    return ((cloud - cloud.min()) / np.ptp(cloud)).astype(np.float32)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_ink_mask_is_hysteresis(order: Literal["C", "F"]) -> None:
+    levels = Levels(ink=1.0, floor=0.47)
+    dark = blots(0)
+    limit = np.float32(levels.low)
+    dark[::7, ::5], dark[::7, 1::5] = limit, np.nextafter(limit, np.float32(0))
+    expected = apply_hysteresis_threshold(dark, levels.low, levels.high)
+    assert 0 < expected.sum() < expected.size
+    assert np.array_equal(ink_mask(np.asarray(dark, order=order), levels), expected)
+
+
+@pytest.mark.parametrize("reach", [20, 23])
+def test_long_runs_are_an_opening(reach: int) -> None:
+    mask = np.random.default_rng(reach).random((200, 150)) < 0.96
+    core = ndimage.minimum_filter1d(mask.view(np.uint8), reach, axis=1, mode="constant", cval=1)
+    expected = ndimage.maximum_filter1d(core, reach, axis=1).astype(bool)
+    assert 0 < expected.sum() < mask.sum()
+    assert np.array_equal(_long_runs(mask, reach), expected)
+    assert np.array_equal(_long_runs(np.asarray(mask, order="F"), reach), expected)
+
+
+def test_radii_are_the_distance_to_the_paper() -> None:
+    mask = np.pad(blots(1) > 0.5, 1)
+    ink = np.argwhere(mask)[:, ::-1].astype(np.float64)
+    distance = ndimage.distance_transform_edt(mask)
+    assert radii_of(list(ink[:, None]), mask) == distance[mask].tolist()
+    assert radii_of([ink], mask) == [distance.max()]
+
+
+def test_points_kept_are_those_of_douglas_and_peucker() -> None:
+    rng = np.random.default_rng(2)
+    lines = [np.cumsum(rng.normal(0.3, 1, (n, 2)), axis=0) for n in (1, 2, 3, 50, 400)]
+    lines.append(np.concatenate([lines[3], lines[3][:1]]))
+    for line, kept in zip(lines, smooth(lines, 1e-9), strict=True):
+        soft = line if len(line) < 3 else _soft(line, 1.0)
+        assert np.array_equal(kept, approximate_polygon(soft, TOLERANCE))
+    assert smooth([], 4.0) == []
 
 
 # --- every kind of paper ------------------------------------------------------------------------

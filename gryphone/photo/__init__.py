@@ -16,7 +16,10 @@ from gryphone.photo.decode import Box, Grey, Picture, open_picture
 from gryphone.photo.paper import (
     MOST_PARTS,
     Levels,
+    Mask,
+    Parts,
     darkness,
+    grown,
     ink_levels,
     ink_mask,
     parts_of,
@@ -135,35 +138,27 @@ def _look(picture: Picture, box: Box, scale: float) -> Writing:
         raise InkError(
             f"{picture.name}: no ink found, only specks; is the page empty or too faint?"
         )
-    dark, (left, top) = _kept(dark, mask, parts.labels, keep, parts.boxes, width)
-    mask = ink_mask(dark, levels)
-    parts = parts_of(mask, dark)
+    # What is left is the kept pieces, pixel for pixel: nothing to threshold or label again.
+    dark, mask, (left, top) = _kept(dark, parts, keep, width)
     width = pen_width(mask)
     corner = (box[0] + left / scale, box[1] + top / scale)
-    return Writing(dark, levels, corner, scale, width, symbol_size(parts, width))
+    return Writing(dark, levels, corner, scale, width, symbol_size(parts.longer[keep], width))
 
 
 def _kept(
-    dark: Grey,
-    mask: NDArray[np.bool_],
-    labels: NDArray[np.int32],
-    keep: NDArray[np.bool_],
-    boxes: NDArray[np.int64],
-    width: float,
-) -> tuple[Grey, tuple[int, int]]:
-    """Darkness around the kept pieces only, cropped; and the left and top of the crop."""
+    dark: Grey, parts: Parts, keep: NDArray[np.bool_], width: float
+) -> tuple[Grey, Mask, tuple[int, int]]:
+    """Darkness around the kept pieces only and their pixels, cropped; left and top of the crop."""
     margin = round(width) + 2
-    left, top = (int(v) for v in np.maximum(boxes[keep, :2].min(0) - margin, 0))
-    right, bottom = (int(v) for v in boxes[keep, 2:].max(0) + margin)
+    left, top = (int(v) for v in np.maximum(parts.boxes[keep, :2].min(0) - margin, 0))
+    right, bottom = (int(v) for v in parts.boxes[keep, 2:].max(0) + margin)
     here = slice(top, bottom), slice(left, right)
-    dropped = mask[here] & ~keep[labels[here]]
+    kept, dropped = parts.mask(keep)[here], parts.mask(~keep)[here]
     part = dark[here].copy()
     if dropped.any():
-        from scipy.ndimage import binary_dilation
-
         # With the soft edge of what goes, but never the edge of what stays.
-        part[binary_dilation(dropped, iterations=2) & ~keep[labels[here]]] = 0
-    return part, (left, top)
+        part[grown(grown(dropped)) & ~kept] = 0
+    return part, kept, (left, top)
 
 
 def _resized(dark: Grey, zoom: float) -> Grey:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.photo.decode import Grey
+from gryphone.photo.decode import Bytes, Grey
 
 Mask = NDArray[np.bool_]
 
@@ -33,26 +33,27 @@ class Levels:
         return max(self.floor, 0.25 * self.ink)
 
 
-def darkness(grey: Grey) -> Grey:
+def darkness(grey: Bytes) -> Grey:
     """How much darker than the paper around it each pixel is, 0 to 1; light ink is turned dark."""
     if _light_on_dark(grey):
         grey = 255 - grey
     paper = _background(grey, 85)
     # Light multiplies, so darkness is relative to the paper; but noise in deep shadow is no ink.
-    dark = (paper - grey) / np.maximum(paper, DIM)
+    dark = paper - grey
+    dark /= np.maximum(paper, DIM)
     # The percentile lies above the paper's own level where the paper is noisy.
     dark -= float(np.median(dark[::2, ::2]))
-    return np.clip(dark, 0, 1).astype(np.float32)
+    return np.clip(dark, 0, 1, out=dark)
 
 
-def _light_on_dark(grey: Grey) -> bool:
+def _light_on_dark(grey: Bytes) -> bool:
     """Ink is the tail of the deviations from the local level, on whichever side it lies."""
     grey = grey[:: 2 if len(grey) > 200 else 1, :: 2 if grey.shape[1] > 200 else 1]
     deviation = grey - _background(grey, 50)
     return float((deviation * deviation * deviation).mean(dtype=np.float64)) > 0
 
 
-def _background(grey: Grey, percentile: float) -> Grey:
+def _background(grey: Bytes, percentile: float) -> Grey:
     """The level of the paper: a percentile in each of about 40 blocks along the longer side."""
     from PIL import Image
     from scipy.ndimage import median_filter
@@ -66,17 +67,17 @@ def _background(grey: Grey, percentile: float) -> Grey:
     step = max(1, block // 16)  # a sample of each block is as good, and much faster to sort
     sample = blocks[:, :, ::step, ::step].reshape(rows, columns, -1)
     rank = int(sample.shape[2] * percentile / 100)
-    levels = np.partition(sample, rank, axis=2)[:, :, rank]
-    levels = median_filter(levels, size=3, mode="nearest")
-    smooth = Image.fromarray(levels.astype(np.float32)).resize(
+    # A stable sort of bytes is a radix sort: a third of the time of a partition of floats.
+    levels = np.sort(sample, axis=2, kind="stable")[:, :, rank].astype(np.float32)
+    smooth = Image.fromarray(median_filter(levels, size=3, mode="nearest")).resize(
         (columns * block, rows * block), Image.Resampling.BILINEAR
     )
-    return np.asarray(smooth, dtype=np.float32)[:height, :width]
+    return np.asarray(smooth)[:height, :width]
 
 
 def ink_levels(dark: Grey) -> Levels | None:
     """Thresholds from what is clearly darker than the paper's own noise; None when nothing is."""
-    sample = dark[::2, ::2]
+    sample = dark[::2, ::2].ravel()
     bright = sample[sample < 0.5]
     noise = float(np.sqrt((bright**2).mean())) if bright.size else 0.0
     quiet = sample[sample < max(3 * noise, 0.02)]
@@ -90,23 +91,43 @@ def ink_levels(dark: Grey) -> Levels | None:
 
 def ink_mask(dark: Grey, levels: Levels) -> Mask:
     """Pixels of ink: dark ones, and fainter ones that are joined to them."""
-    from skimage.filters import apply_hysteresis_threshold
-
-    mask: Mask = apply_hysteresis_threshold(dark, levels.low, levels.high)
+    mask: Mask = dark > _below(levels.low)
+    at, owner, count = _pieces(mask)
+    sure = np.zeros(count + 1, dtype=bool)
+    sure[owner[dark.ravel()[at] > levels.high]] = True
+    np.put(mask, at, sure[owner])
     return mask
+
+
+def _below(limit: float) -> np.float32:
+    """What a float32 exceeds exactly where it exceeds `limit`; compared in half the time."""
+    near = np.float32(limit)
+    return near if float(near) <= limit else np.nextafter(near, np.float32(0))
+
+
+def grown(mask: Mask) -> Mask:
+    """The mask and its four neighbours at every pixel."""
+    more = mask.copy()
+    more[1:] |= mask[:-1]
+    more[:-1] |= mask[1:]
+    more[:, 1:] |= mask[:, :-1]
+    more[:, :-1] |= mask[:, 1:]
+    return more
 
 
 def pen_width(mask: Mask) -> float:
     """Mean width of the lines in pixels: area over half the outline (Crofton's formula)."""
-    steps = int((mask[1:] != mask[:-1]).sum()) + int((mask[:, 1:] != mask[:, :-1]).sum())
-    return 2 * float(mask.sum()) / max(steps * np.pi / 4, 1.0)
+    steps = sum(map(np.count_nonzero, (mask[1:] != mask[:-1], mask[:, 1:] != mask[:, :-1])))
+    return 2 * float(np.count_nonzero(mask)) / max(steps * np.pi / 4, 1.0)
 
 
 @dataclass(frozen=True)
 class Parts:
     """Connected pieces of ink, piece 0 being the paper."""
 
-    labels: NDArray[np.int32]  # (H, W)
+    at: NDArray[np.int64]  # (pixels of ink,) where they are in the flattened page
+    owner: NDArray[np.int32]  # (pixels of ink,) the piece they belong to
+    shape: tuple[int, int]  # of the page
     area: NDArray[np.int64]  # (n + 1,)
     boxes: NDArray[np.int64]  # (n + 1, 4) left, top, right, bottom, the last two exclusive
     depth: NDArray[np.float32]  # (n + 1,) darkest pixel
@@ -117,32 +138,47 @@ class Parts:
         side: NDArray[np.int64] = (self.boxes[:, 2:] - self.boxes[:, :2]).max(axis=1)
         return side
 
+    def mask(self, chosen: NDArray[np.bool_]) -> Mask:
+        """The page (H, W) with the ink of some pieces (n + 1,) alone."""
+        page = np.zeros(self.shape, dtype=bool)
+        np.put(page, self.at, chosen[self.owner])
+        return page
+
 
 def parts_of(mask: Mask, dark: Grey) -> Parts:
     """Label the 8-connected pieces and measure them."""
-    from scipy import ndimage
-
-    labels, count = ndimage.label(mask, np.ones((3, 3), dtype=bool))
-    rows, columns = np.nonzero(mask)
-    owner = labels[rows, columns]
+    at, owner, count = _pieces(mask, np.ones((3, 3), dtype=bool))
+    rows, columns = np.divmod(at, mask.shape[1])
     boxes = np.zeros((count + 1, 4), dtype=np.int64)
-    boxes[:, :2] = max(mask.shape)
+    boxes[1:, :2] = max(mask.shape)
     np.minimum.at(boxes[:, 0], owner, columns)
     np.minimum.at(boxes[:, 1], owner, rows)
     np.maximum.at(boxes[:, 2], owner, columns + 1)
     np.maximum.at(boxes[:, 3], owner, rows + 1)
-    boxes[0] = 0
     depth = np.zeros(count + 1, dtype=np.float32)
-    np.maximum.at(depth, owner, dark[rows, columns])
+    np.maximum.at(depth, owner, dark.ravel()[at])
     area = np.bincount(owner, minlength=count + 1)
-    return Parts(labels, area, boxes, depth)
+    return Parts(at, owner, mask.shape, area, boxes, depth)
 
 
-def symbol_size(parts: Parts, width: float) -> float:
+def _pieces(
+    mask: Mask, neighbours: Mask | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
+    """Where the ink is in the flattened page, the piece it belongs to there, how many there are."""
+    from scipy import ndimage
+
+    at = np.flatnonzero(mask)
+    # Writing often takes up few rows of a page.
+    top, bottom = (at[0] // mask.shape[1], at[-1] // mask.shape[1] + 1) if len(at) else (0, 0)
+    labels, count = ndimage.label(mask[top:bottom], neighbours)
+    return at, labels.ravel()[at - top * mask.shape[1]], count
+
+
+def symbol_size(longer: NDArray[np.int64], width: float) -> float:
     """The usual longer side of a piece that is more than a dot."""
-    sides = parts.longer[parts.longer > 3 * width]
+    sides = longer[longer > 3 * width]
     if not len(sides):
-        return float(max(parts.longer.max(), 1))
+        return float(max(longer.max(), 1))
     return float(np.quantile(sides, 0.6))
 
 
@@ -154,8 +190,8 @@ def without_dust(parts: Parts, width: float, levels: Levels) -> NDArray[np.bool_
     large = keep & (parts.longer > 3 * width)
     if not large.any() or keep.sum() > MOST_PARTS:
         return keep
-    size = symbol_size(parts, width)
-    height, across = parts.labels.shape
+    size = symbol_size(parts.longer, width)
+    height, across = parts.shape
     for part in np.flatnonzero(keep):
         left, top, right, bottom = parts.boxes[part].tolist()
         others = large.copy()

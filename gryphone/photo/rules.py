@@ -42,12 +42,16 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
 
     width = mask.shape[1]
     reach = max(20, width // 40)
-    if width < 4 * reach:
+    # Most pages have too little ink, or too few level runs, for any line across the page.
+    if width < 4 * reach or not _spans(mask):
         return None
     # A slanted line climbs a pixel now and then: thickened, it still has level runs.
-    thick = ndimage.maximum_filter1d(mask.view(np.uint8), 3, axis=0)
-    runs = ndimage.minimum_filter1d(thick, reach, axis=1, mode="constant", cval=1)
-    level = ndimage.maximum_filter1d(runs, reach, axis=1).astype(bool) & mask
+    thick = mask.copy(order="K")  # laid out as the mask, which may be turned
+    thick[1:] |= mask[:-1]
+    thick[:-1] |= mask[1:]
+    level = _long_runs(thick, reach) & mask
+    if not _spans(level):
+        return None
     labels, count = ndimage.label(level, np.ones((3, 3), dtype=bool))
     if count > MOST_PIECES:
         return None
@@ -71,6 +75,33 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     if tone < FAINT * levels.ink:  # a bar that happens to lie on a line is darker than the line
         gone &= dark < (tone + levels.ink) / 2
     return gone
+
+
+def _spans(mask: Mask) -> bool:
+    """Whether as many columns hold ink as a line across the page would fill."""
+    width, filled = mask.shape[1], np.flatnonzero(mask.any(axis=0))
+    return len(filled) > COVERED * width and bool(filled[-1] + 1 - filled[0] > SPAN * width)
+
+
+def _long_runs(mask: Mask, reach: int) -> Mask:
+    """Runs along rows of at least `reach` pixels; beyond the sides all is ink.
+
+    Shifted by half a pixel to the right for an even `reach`, as filters of even sizes do.
+    """
+    half, width = reach // 2, mask.shape[1]
+    runs = np.pad(mask, ((0, 0), (half, reach - 1 - half)), constant_values=True)
+    runs = np.pad(_windows(runs, reach, np.logical_and), ((0, 0), (half, reach - 1 - half)))
+    return _windows(runs, reach, np.logical_or)[:, :width]
+
+
+def _windows(mask: Mask, reach: int, combine: np.ufunc) -> Mask:
+    """All or any of each `reach` neighbours in a row, from left to right: (H, W - reach + 1)."""
+    done = 1
+    while done < reach:  # as wide as what is known, then twice as wide
+        step = min(done, reach - done)
+        mask = combine(mask[:, :-step], mask[:, step:])
+        done += step
+    return mask
 
 
 def _chains(labels: NDArray[np.int32], count: int, width: int) -> list[_Chain]:

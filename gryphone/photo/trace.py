@@ -9,7 +9,8 @@ import numpy as np
 
 from gryphone.errors import InkError
 from gryphone.photo.paper import Mask
-from gryphone.photo.skeleton import Edge, Line, edges_of, length_of
+from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of
+from gryphone.photo.smooth import smooth
 
 End = tuple[int, int]  # edge, side: 0 where its line begins, 1 where it ends
 
@@ -26,27 +27,26 @@ MOST_NODES = 6000  # ends and crossings
 
 def trace(mask: Mask, width: float) -> list[Line]:
     """Strokes (x, y in pixels of the mask) along the middle of the ink, `width` its pen's."""
-    from scipy.ndimage import distance_transform_edt
     from skimage.morphology import skeletonize
 
     mask = np.pad(mask, 1)
-    radius = distance_transform_edt(mask)
     thin = skeletonize(mask)
     length = int(thin.sum())
     if length > LONGEST:
         raise InkError(f"{length} pixels of line; this is a texture or a whole page, not a formula")
-    graph = _Graph(*edges_of(thin, radius), width)
-    if len(graph.places) > MOST_NODES:
-        raise InkError(
-            f"{len(graph.places)} line ends and crossings; this is a texture, not writing"
-        )
+    edges, nodes = edges_of(thin)
+    if len(nodes) > MOST_NODES:
+        raise InkError(f"{len(nodes)} line ends and crossings; this is a texture, not writing")
+    places = [pixels.mean(0) for pixels in nodes]
+    graph = _Graph(edges, places, radii_of(nodes, mask), width)
     graph.prune()
     graph.contract()
     graph.bridge()
     paths = graph.strokes()
     places = [place - 1 for place in graph.places]
-    for path in paths:
-        path.line = smooth(path.line - 1, width)
+    lines = smooth([path.line - 1 for path in paths], width)
+    for path, line in zip(paths, lines, strict=True):
+        path.line = line
     return [path.line for path in retrace(paths, places, width)] + [
         dot[None] - 1 for dot in graph.dots
     ]
@@ -248,8 +248,8 @@ class _Graph:
         """The direction in which an edge leaves a node, measured outside the crossing's blot."""
         number, side = end
         line = self.edges[number].line if side == 0 else self.edges[number].line[::-1]
-        away = np.hypot(*(line - self.places[node]).T)
-        first = int(np.argmax(away > self.radii[node])) if away.max() > self.radii[node] else 0
+        away = np.hypot(*(line - self.places[node]).T) > self.radii[node]
+        first = int(np.argmax(away))  # 0 where all is blot
         last = min(len(line) - 1, first + max(3, round(2 * self.width)))
         dx, dy = line[last] - (line[first] if last > first else self.places[node])
         return math.atan2(dy, dx)
@@ -283,20 +283,3 @@ def retrace(paths: list[_Path], places: list[Line], width: float) -> list[_Path]
             paths.remove(branch)
             break
     return paths
-
-
-def smooth(line: Line, width: float) -> Line:
-    """Take the pixel staircase out of a line and keep only the points that shape it."""
-    from scipy.ndimage import gaussian_filter1d
-    from skimage.measure import approximate_polygon
-
-    if len(line) < 3:
-        return line
-    soft = gaussian_filter1d(line, max(1.0, 0.4 * width), axis=0, mode="nearest")
-    if np.array_equal(line[0], line[-1]):
-        soft = gaussian_filter1d(line[:-1], max(1.0, 0.4 * width), axis=0, mode="wrap")
-        soft = np.concatenate([soft, soft[:1]])
-    else:
-        soft[0], soft[-1] = line[0], line[-1]
-    kept: Line = approximate_polygon(soft, 0.35)
-    return kept
