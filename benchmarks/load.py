@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--no-memory", action="store_true", help="leave the long part out")
     args = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the server does, before PyTorch
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the server does, before PyTorch
     sys.path.insert(0, str(ROOT / "tests"))
     from tinymodel import tiny_checkpoint
 

@@ -22,6 +22,7 @@ class Augment:
     glyph_shift: float = 0.04  # per symbol (or stroke), relative to its own size
     glyph_scale: float = 0.08
     glyph_rotate: float = 0.06
+    glyph_warp: float = 0.0  # smooth bending, relative to its own size
     jitter: float = 0.0  # per point, relative to the expression's longer side
     area: float = 0.35  # log of the canvas area, uniform in ±area
     thick: float = 0.0  # probability that an expression is drawn two pixels wide
@@ -50,13 +51,8 @@ def augment(batch: InkBatch, strength: Augment, generator: torch.Generator) -> I
     s = batch.sample
     points = (points - ((low + high) / 2)[s]) / size[s, None]  # now within ±0.5
 
-    if strength.warp:  # two plane waves bend each expression smoothly
-        for _ in range(2):
-            wave = normal(generator, batch.size, 2) * 5
-            phase = normal(generator, batch.size) * 3
-            direction = normal(generator, batch.size, 2) * strength.warp / 2
-            angle = (points * wave[s]).sum(1) + phase[s]
-            points = points + direction[s] * angle.sin()[:, None]
+    if strength.warp:
+        points = _bend(points, s, batch.size, strength.warp, generator)
     angle = normal(generator, batch.size) * strength.rotate
     stretch = torch.exp(normal(generator, batch.size) * strength.stretch / 2)
     shear = normal(generator, batch.size) * strength.shear
@@ -76,8 +72,21 @@ def augment(batch: InkBatch, strength: Augment, generator: torch.Generator) -> I
     return replace(batch, points=points)
 
 
+def _bend(
+    points: Tensor, owner: Tensor, count: int, strength: float, generator: torch.Generator
+) -> Tensor:
+    """Two plane waves bend each of `count` shapes smoothly; points (N, 2) lie within ±0.5."""
+    for _ in range(2):
+        wave = normal(generator, count, 2) * 5
+        phase = normal(generator, count) * 3
+        direction = normal(generator, count, 2) * strength / 2
+        angle = (points * wave[owner]).sum(1) + phase[owner]
+        points = points + direction[owner] * angle.sin()[:, None]
+    return points
+
+
 def _wobble_glyphs(batch: InkBatch, strength: Augment, generator: torch.Generator) -> Tensor:
-    """Shift, scale and turn each symbol (a stroke where symbols are unknown) about its centre."""
+    """Shift, scale, turn and bend each symbol (a stroke where symbols are unknown)."""
     stroke = (~batch.pen).cumsum(0) - 1  # (N,)
     first = batch.glyph.amax() + 1 if len(batch.glyph) else 0
     owner = torch.where(batch.glyph >= 0, batch.glyph, first + stroke)
@@ -88,7 +97,11 @@ def _wobble_glyphs(batch: InkBatch, strength: Augment, generator: torch.Generato
     angle = normal(generator, count) * strength.glyph_rotate
     scale = torch.exp(normal(generator, count, 2) * strength.glyph_scale)
     shift = normal(generator, count, 2) * strength.glyph_shift * size[:, None]
-    relative = (batch.points - centre[owner]) * scale[owner]
+    relative = batch.points - centre[owner]
+    if strength.glyph_warp:
+        unit = size.clamp_min(1e-12)[owner, None]
+        relative = _bend(relative / unit, owner, count, strength.glyph_warp, generator) * unit
+    relative = relative * scale[owner]
     cos, sin = angle.cos()[owner], angle.sin()[owner]
     turned: Tensor = torch.stack(
         [relative[:, 0] * cos - relative[:, 1] * sin, relative[:, 0] * sin + relative[:, 1] * cos],

@@ -218,7 +218,7 @@ class InkEncoder(nn.Module):
         lengths = patches.offsets.diff()
         rows = Packing.of(lengths)
         shape = torch.repeat_interleave(patches.shape, lengths, 0, output_size=len(patches.pixels))
-        dtype = self.place.weight.dtype
+        dtype = self.norm.weight.dtype
         # 0/1 pixels are centred, so that blank surroundings do not drown the few inked pixels.
         x = self.stem((patches.pixels.to(dtype) - 0.1) * 2)
         x = x + self.place(_waves(patches.position, shape).to(dtype))

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from gryphone.errors import ConfigError, InkError
+from gryphone.ragged import select
 
 QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
 LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
@@ -40,6 +42,12 @@ class InkBatch:
             self.glyph.to(device),
             self.size,
         )
+
+    def select(self, samples: Tensor) -> InkBatch:
+        """Some of the inks (n,), in the order given."""
+        counts = torch.bincount(self.sample, minlength=self.size)
+        rows, sample, _ = select(F.pad(counts.cumsum(0), (1, 0)), samples)
+        return InkBatch(self.points[rows], self.pen[rows], sample, self.glyph[rows], len(samples))
 
     @classmethod
     def from_strokes(cls, inks: Sequence[Sequence[np.ndarray]]) -> InkBatch:

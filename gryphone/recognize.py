@@ -26,6 +26,7 @@ from gryphone.ink import Ink
 from gryphone.inputs import read_source
 from gryphone.model import GryphOne, Memory, Packing
 from gryphone.options import Ask, Step
+from gryphone.prepack import prepack
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch, Patches, Pixels, draw, to_patches
 from gryphone.result import Result
@@ -228,21 +229,25 @@ class Looked:
         return cls(recognizer, inks, batch, pixels, patches, memory, began)
 
     @cached_property
-    def _views(self) -> dict[int, Memory]:
-        return {0: self.memory}
+    def _views(self) -> dict[tuple[int, ...], Memory]:
+        return {}
 
-    def view(self, number: int) -> Memory:
-        """What the encoder sees in one of the VIEWS, looked at once."""
-        if number not in self._views:
+    def view(self, number: int, inks: Sequence[int]) -> Memory:
+        """What the encoder sees of some of the inks in one of the VIEWS, looked at once."""
+        if number == 0:
+            return self.of(inks)
+        key = (number, *inks)
+        if key not in self._views:
             scale, angle = VIEWS[number]
+            batch = self.batch.select(torch.tensor(inks, device=self.batch.points.device))
             turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
-            points = self.batch.points @ self.batch.points.new_tensor(turn)
-            area = points.new_full((self.batch.size,), scale**2)
+            points = batch.points @ batch.points.new_tensor(turn)
+            area = points.new_full((batch.size,), scale**2)
             config = self.recognizer.checkpoint.config
-            pixels = draw(replace(self.batch, points=points), config.canvas, area)
+            pixels = draw(replace(batch, points=points), config.canvas, area)
             model = self.recognizer.checkpoint.model
-            self._views[number] = encode_patches(model, cut(pixels, config, scale**2))
-        return self._views[number]
+            self._views[key] = encode_patches(model, cut(pixels, config, scale**2))
+        return self._views[key]
 
     def of(self, inks: Sequence[int]) -> Memory:
         """What the encoder saw of some of the inks."""
@@ -266,8 +271,10 @@ class Looked:
     ) -> list[Decoded]:
         """Refine one canvas for each owner (an ink of the batch) and key."""
         model = self.recognizer.checkpoint.model
+        inks, places = np.unique(owners, return_inverse=True)
+        memories = [self.view(v, inks.tolist()) for v in range(views)]
         return decode(
-            together([predictor(model, self.view(v), owners) for v in range(views)]),
+            together([predictor(model, memory, places) for memory in memories]),
             keys,
             options,
             streams=len(self.recognizer.tokenizer.vocabularies),
@@ -315,7 +322,10 @@ def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
             raise RuntimeError("no CUDA device was found")
     except RuntimeError as error:
         raise CheckpointError(f"device {device!r} cannot be used: {error}") from error
-    return Recognizer(load_checkpoint(WEIGHTS if path is None else path, where))
+    checkpoint = load_checkpoint(WEIGHTS if path is None else path, where)
+    if where.type == "cpu":
+        prepack(checkpoint.model)
+    return Recognizer(checkpoint)
 
 
 __all__ = ["Ask", "Encoded", "Recognizer", "Step", "load", "read_inks"]

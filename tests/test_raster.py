@@ -128,6 +128,16 @@ def test_patches_know_the_symbol_whose_ink_they_hold() -> None:
     assert patches.glyph[~left].unique().tolist() == [8]
 
 
+def test_some_inks_of_a_batch() -> None:
+    inks = random_inks(4)
+    batch = InkBatch.from_strokes(inks)
+    some = batch.select(torch.tensor([3, 0]))
+    alike = InkBatch.from_strokes([inks[3], inks[0]])
+    for name in ("points", "pen", "sample", "glyph"):
+        assert torch.equal(getattr(some, name), getattr(alike, name))
+    assert some.size == 2
+
+
 def test_thick_strokes_only_where_chosen() -> None:
     ink = [np.array([[0.0, 0.0], [0.0, 20.0]]), np.array([[30.0, 5.0], [50.0, 5.0]])]
     canvas = Canvas()
@@ -140,7 +150,7 @@ def test_thick_strokes_only_where_chosen() -> None:
 
 def test_augmentation_is_seeded_and_moves_ink_a_little() -> None:
     batch = InkBatch.from_strokes(random_inks(8))
-    strength = Augment(jitter=0.001)
+    strength = Augment(jitter=0.001, glyph_warp=0.1)
     one, two, other = (
         augment(batch, strength, torch.Generator().manual_seed(s)).points for s in (1, 1, 2)
     )

@@ -152,12 +152,8 @@ def look_at(eyes: Eyes, batch: InkBatch, at_once: int = 64) -> Tensor:
     """Features (B, D) of every ink."""
     parts = []
     for begin in range(0, batch.size, at_once):
-        mine = (batch.sample >= begin) & (batch.sample < begin + at_once)
-        size = min(at_once, batch.size - begin)
-        part = InkBatch(
-            batch.points[mine], batch.pen[mine], batch.sample[mine] - begin, batch.glyph[mine], size
-        )
-        parts.append(eyes(part))
+        some = torch.arange(begin, min(begin + at_once, batch.size))
+        parts.append(eyes(batch.select(some)))
     return torch.cat(parts).clone()
 
 

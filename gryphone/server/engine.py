@@ -175,13 +175,6 @@ class Engine:
     def _answer(self, jobs: Sequence[Job]) -> None:
         """Answer a batch; should it fail as a whole, every job on its own."""
         jobs = [job for job in jobs if self._wanted(job)]
-        # Several looks are for the ink that asked for them, not for all that came with it.
-        careful = [job for job in jobs if job.ask.views > 1]
-        if careful and len(jobs) > 1:
-            self._answer([job for job in jobs if job.ask.views == 1])
-            for job in careful:
-                self._answer([job])
-            return
         if not jobs:
             return
         try:
@@ -301,5 +294,5 @@ def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Jo
 
 
 def _work(group: Sequence[tuple[Job, Question]]) -> int:
-    """Canvases times steps."""
+    """Canvases times steps times looks."""
     return sum(q.ask.total_steps * q.ask.decodes * q.ask.views for _, q in group)
