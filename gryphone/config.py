@@ -57,7 +57,7 @@ PRESETS = {
         dropout=0.0,
         aux=False,
     ),
-    "ink": ModelConfig(),
+    "ink": ModelConfig(canvas=Canvas("stroke", 456, stroke=44.0)),
     "tiny": ModelConfig(
         canvas=Canvas("stroke", 160, 8, 16, stroke=16),
         width=64,

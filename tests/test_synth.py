@@ -162,6 +162,7 @@ def test_detexify_fills_what_inks_lack_and_look_alikes_the_rest(tmp_path: Path) 
     assert counts["K"] == counts["O"] == 2
     assert counts[":"] == counts[";"] == 400
     assert "D" not in counts
+    assert counts["."] == counts["\\cdot"] == 2  # one shape, told apart by height alone
 
 
 def test_root_hook_is_where_the_bar_begins() -> None:

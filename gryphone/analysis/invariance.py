@@ -68,7 +68,7 @@ CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
 }
 
 
-def answers(recognizer: Recognizer, images: Sequence[Image.Image]) -> list[str]:
+def answers(recognizer: Recognizer, images: Sequence[Image.Image], views: int = 1) -> list[str]:
     """The LaTeX of each image; empty where no ink is found."""
     inks: dict[int, Ink] = {}
     for number, image in enumerate(images):
@@ -76,7 +76,7 @@ def answers(recognizer: Recognizer, images: Sequence[Image.Image]) -> list[str]:
             inks[number] = read_image(image)
         except InkError:
             continue
-    read = recognizer.recognize_many(list(inks.values()), boxes=False)
+    read = recognizer.recognize_many(list(inks.values()), boxes=False, views=views)
     found = dict(zip(inks, (r.latex for r in read), strict=True))
     return [found.get(i, "") for i in range(len(images))]
 
@@ -97,13 +97,13 @@ def labelled(path: Path) -> Iterator[tuple[Image.Image, str]]:
 
 
 def measure(
-    recognizer: Recognizer, images: Iterator[tuple[Image.Image, str]]
+    recognizer: Recognizer, images: Iterator[tuple[Image.Image, str]], views: int = 1
 ) -> tuple[int, int, dict[str, int]]:
     """How many images there are, how many are right, and how many of those stay the same."""
     total, right, same = 0, 0, dict.fromkeys(CHANGES, 0)
     while window := list(itertools.islice(images, WINDOW)):
         total += len(window)
-        plain = answers(recognizer, [image for image, _ in window])
+        plain = answers(recognizer, [image for image, _ in window], views)
         kept = [
             (image, answer)
             for (image, truth), answer in zip(window, plain, strict=True)
@@ -111,7 +111,7 @@ def measure(
         ]
         right += len(kept)
         for name, change in CHANGES.items():
-            changed = answers(recognizer, [change(image) for image, _ in kept])
+            changed = answers(recognizer, [change(image) for image, _ in kept], views)
             same[name] += sum(a == b for (_, a), b in zip(kept, changed, strict=True))
     return total, right, same
 
@@ -122,9 +122,10 @@ def main() -> None:
     parser.add_argument("images", type=Path, help="images with labels.tsv, a folder or archive")
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--limit", type=int, help="only the first images")
+    parser.add_argument("--views", type=int, default=1, help="looks at each image")
     options = parser.parse_args()
     images = itertools.islice(labelled(options.images), options.limit)
-    total, right, same = measure(gryphone.load(options.weights), images)
+    total, right, same = measure(gryphone.load(options.weights), images, options.views)
     shares = {name: round(100 * n / max(right, 1), 1) for name, n in same.items()}
     print(json.dumps({"images": total, "right": right, "same": shares}, ensure_ascii=False))
 

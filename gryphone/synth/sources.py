@@ -4,6 +4,7 @@ import json
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,10 @@ _SKIP = frozenset(
 )
 # Capitals that people write like the small letter or a digit.
 _LOOK_ALIKE = {"K": ("k",), "O": ("o", "0"), "U": ("u",), "W": ("w",), "Z": ("z",)}
+
+# Drawn alike, at another height: each gets the other's glyphs. Whoever drew only one of the two
+# would else give it away by the size of the dots.
+_SHARED = {".": "\\cdot", "\\cdot": ".", "\\ldots": "\\cdots", "\\cdots": "\\ldots"}
 
 _ASCENDERS, _DESCENDERS = frozenset("bdfhklt"), frozenset("gpqy")
 
@@ -90,6 +95,7 @@ def build_bank(
     for glyph in kept:
         have[glyph.label] = have.get(glyph.label, 0) + 1
     kept += clean([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
+    kept += [replace(g, label=_SHARED[g.label]) for g in kept if g.label in _SHARED]
     by_class: dict[str, list[GlyphSample]] = {}
     for glyph in kept:
         by_class.setdefault(glyph.label, []).append(glyph)
