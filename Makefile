@@ -39,6 +39,7 @@ style: $(READY)
 # Packing, loading and drawing rates on the CPU.
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/bench_recognize.py
 
 # Training speed of `paper` and `ink` on the GPU; needs packed/train.parquet (see docs/training.md).
 bench-train: $(READY)

@@ -1,0 +1,71 @@
+"""How long one answer takes on this CPU, by kind of input: part of `make bench`.
+
+The bundled inks, and a photograph of one of them at 1 and 12 megapixels; with packed layers, and
+with PyTorch's own in the same run.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the commands do, before PyTorch
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+import gryphone
+from gryphone.checkpoint import load_checkpoint
+from gryphone.inputs import read_source
+from gryphone.recognize import WEIGHTS, Recognizer
+from gryphone.synth.paper import Paper, render
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "ink"
+PHOTOGRAPHED = EXAMPLES / "12-square.inkml"
+
+
+def milliseconds(work: Callable[[], object], calls: int = 7) -> float:
+    """The median of some calls, once it is warm."""
+    work()
+    times = []
+    for _ in range(calls):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return 1000 * statistics.median(times)
+
+
+def photograph(megapixels: float) -> bytes:
+    """A JPEG of an example, written on paper."""
+    drawn = render(read_source(PHOTOGRAPHED).strokes, Paper(), np.random.default_rng(0))
+    page = Image.fromarray(np.asarray(drawn)).convert("RGB")
+    zoom = (megapixels * 1e6 / (page.width * page.height)) ** 0.5
+    out = io.BytesIO()
+    page.resize((round(page.width * zoom), round(page.height * zoom))).save(out, "JPEG")
+    return out.getvalue()
+
+
+def main() -> None:
+    packed, plain = gryphone.load(), Recognizer(load_checkpoint(WEIGHTS))
+    inputs: dict[str, object] = {p.stem: p for p in sorted(EXAMPLES.glob("*.inkml"))}
+    inputs |= {f"photo, {n} megapixels": photograph(n) for n in (1, 12)}
+    table = Table("input", "symbols", "reading, ms", "answer, ms", "without packed layers")
+    for name, source in inputs.items():
+        symbols = len(packed.recognize(source, name=name).symbols)
+        reading = milliseconds(lambda s=source, n=name: read_source(s, n))
+        fast = milliseconds(lambda s=source, n=name: packed.recognize(s, name=n))
+        slow = milliseconds(lambda s=source, n=name: plain.recognize(s, name=n))
+        table.add_row(
+            name, str(symbols), f"{reading:.0f}", f"{fast:.0f}", f"{slow:.0f} ({slow / fast:.2f}x)"
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
