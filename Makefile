@@ -36,7 +36,7 @@ style: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Packing, loading and drawing rates on the CPU.
+# Packing, loading and drawing rates on the CPU, and the time of one answer.
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_recognize.py

@@ -274,8 +274,10 @@ def test_stopping_finishes_what_is_running(
         with on_a_port(app, settings) as url:
             body = strokes(power(), steps=10)
             plain = pool.submit(httpx.post, f"{url}v1/recognize", json=body)
-            stream = pool.submit(httpx.post, f"{url}v1/recognize/stream", json=body)
             wait_until(lambda: seen)
+            stream = pool.submit(httpx.post, f"{url}v1/recognize/stream", json=body)
+            # It waits its turn, or the first was done before it came.
+            wait_until(lambda: app.state.service.engine.waiting or seen.count(1) == 2)
         assert plain.result(20).status_code == 200
         assert events(stream.result(20).text)[-1][0] == "result"
     assert not app.state.service.engine._thread.is_alive()
