@@ -5,6 +5,7 @@ model sees. Every function works on flat arrays: points (N, 2), and the index of
 first point.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,31 +37,54 @@ def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:
     return placed
 
 
+def distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+    """Distance of points p from the line segments a-b."""
+    start, chord, offset = points[a], points[b] - points[a], points[p] - points[a]
+    length2 = np.maximum((chord * chord).sum(axis=1), 1e-24)
+    along = np.clip((offset * chord).sum(axis=1) / length2, 0.0, 1.0)
+    rest = points[p] - start - along[:, None] * chord
+    result: Floats = np.sqrt((rest * rest).sum(axis=1))
+    return result
+
+
+Distance = Callable[[Floats, Ints, Ints, Ints], Floats]
+
+
 def simplify(points: Floats, strokes: Ints, inks: Ints, tolerance: float) -> NDArray[np.bool_]:
     """Which points to keep (N,): stroke ends, each ink's extremes, and all that bends further.
 
-    `strokes` and `inks` hold the index of each stroke's and each ink's first point. All segments
-    are split at once, level by level, so the loop runs as often as the deepest curve needs.
+    `strokes` and `inks` hold the index of each stroke's and each ink's first point.
     """
     count = len(points)
     keep = np.zeros(count, dtype=bool)
     keep[strokes] = True
     keep[np.append(strokes[1:], count) - 1] = True
     keep |= _extremes(points, inks)
+    return bends(points, keep, tolerance)
+
+
+def bends(
+    points: Floats, ends: NDArray[np.bool_], tolerance: float, distance_of: Distance = distance
+) -> NDArray[np.bool_]:
+    """Which points to keep (N,): `ends`, among them those of all lines, and what bends further.
+
+    All segments are split at once, level by level: as many rounds as the deepest curve needs.
+    """
+    keep = ends.copy()
     open_points = np.flatnonzero(~keep)  # candidates in segments that are not yet settled
     while len(open_points):
         kept = np.flatnonzero(keep)
         after = np.searchsorted(kept, open_points)
-        distance = _distance(points, kept[after - 1], kept[after], open_points)
+        off = distance_of(points, kept[after - 1], kept[after], open_points)
         first = np.flatnonzero(np.diff(after, prepend=-1))  # first candidate of each segment
         sizes = np.diff(np.append(first, len(after)))
-        farthest = np.maximum.reduceat(distance, first)
-        bends = np.repeat(farthest > tolerance, sizes)
-        at = np.flatnonzero(bends & (distance == np.repeat(farthest, sizes)))
+        farthest = np.maximum.reduceat(off, first)
+        far = np.repeat(farthest > tolerance, sizes)
+        at = np.flatnonzero(far & (off == np.repeat(farthest, sizes)))
         at = at[np.diff(after[at], prepend=-1) > 0]  # one point per segment when several tie
         keep[open_points[at]] = True
-        bends[at] = False
-        open_points = open_points[bends]
+        far[at] = False
+        open_points = open_points[far]
     return keep
 
 
@@ -74,14 +98,4 @@ def _extremes(points: Floats, inks: Ints) -> NDArray[np.bool_]:
     inner = np.zeros(len(points), dtype=bool)
     inner[1:-1] = (touching[1:-1] & touching[:-2] & touching[2:]).any(axis=1)
     result: NDArray[np.bool_] = touching.any(axis=1) & ~inner
-    return result
-
-
-def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
-    """Distance of points p from the line segments a-b."""
-    start, chord, offset = points[a], points[b] - points[a], points[p] - points[a]
-    length2 = np.maximum((chord * chord).sum(axis=1), 1e-24)
-    along = np.clip((offset * chord).sum(axis=1) / length2, 0.0, 1.0)
-    rest = points[p] - start - along[:, None] * chord
-    result: Floats = np.sqrt((rest * rest).sum(axis=1))
     return result

@@ -1,11 +1,9 @@
 """Lines of pixels to the few points that shape them; all lines of a page at once, for speed."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gryphone.data.simplify import Floats, Ints, bends
 from gryphone.photo.skeleton import Line
-
-Index = NDArray[np.intp]
 
 TOLERANCE = 0.35  # pixels that a line may lie from the points left out
 
@@ -16,8 +14,9 @@ def smooth(lines: list[Line], width: float) -> list[Line]:
     if not soft:
         return []
     ends = np.cumsum([len(line) for line in soft])
-    points = np.concatenate(soft)
-    kept = _shaping(points, np.concatenate([[0], ends[:-1]]), ends - 1)
+    kept = np.zeros(ends[-1], dtype=bool)
+    kept[ends - 1] = kept[[0, *ends[:-1]]] = True
+    kept = bends(np.concatenate(soft), kept, TOLERANCE, _distance)
     return [line[k] for line, k in zip(soft, np.split(kept, ends[:-1]), strict=True)]
 
 
@@ -36,44 +35,19 @@ def _soft(line: Line, deviation: float) -> Line:
     return soft
 
 
-def _shaping(points: Line, first: Index, last: Index) -> NDArray[np.bool_]:
-    """Which points the lines between `first` and `last` need (Douglas and Peucker's method).
+def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+    """As gryphone.data.simplify.distance, to the bit as skimage's approximate_polygon has it.
 
-    Gives what skimage's approximate_polygon does, which takes one segment of a line at a time.
+    Rings and straight lines hold many points that are equally far: rounding decides among them,
+    and with it the strokes that networks were trained on.
     """
-    kept = np.zeros(len(points), dtype=bool)
-    kept[first] = kept[last] = True
-    while True:
-        between = last - first - 1
-        some = between > 0
-        first, last, between = first[some], last[some], between[some]
-        if not len(first):
-            return kept
-        starts = np.cumsum(between) - between
-        inner = np.arange(between.sum()) + np.repeat(first + 1 - starts, between)
-        far = _distances(points, first, last, between, inner)
-        most = np.maximum.reduceat(far, starts)
-        farthest = np.where(far == np.repeat(most, between), inner, len(points))
-        bend = most > TOLERANCE
-        split = np.minimum.reduceat(farthest, starts)[bend]
-        kept[split] = True
-        first, last = np.concatenate([first[bend], split]), np.concatenate([split, last[bend]])
-
-
-def _distances(
-    points: Line, first: Index, last: Index, between: Index, inner: Index
-) -> NDArray[np.float64]:
-    """How far the `inner` points, `between` of each segment, lie from their segments."""
-    (x0, y0), (x1, y1), (x, y) = points[first].T, points[last].T, points[inner].T
+    (x0, y0), (x1, y1), (x, y) = points[a].T, points[b].T, points[p].T
     dx, dy = x1 - x0, y1 - y0
     angle = -np.arctan2(dx, dy)
     cos, sin = np.cos(angle), np.sin(angle)
     offset = y0 * sin + x0 * cos
-    x0, y0, x1, y1, dx, dy, cos, sin, offset = np.repeat(
-        [x0, y0, x1, y1, dx, dy, cos, sin, offset], between, axis=1
-    )
     x0, y0, x1, y1 = x - x0, y - y0, x - x1, y - y1  # from both ends
     beside = (x0 * dx + y0 * dy > 0) & (-x1 * dx - y1 * dy > 0)
     ends = np.sqrt(np.minimum(y0 * y0 + x0 * x0, y1 * y1 + x1 * x1))
-    far: NDArray[np.float64] = np.where(beside, np.abs(x * cos + y * sin - offset), ends)
+    far: Floats = np.where(beside, np.abs(x * cos + y * sin - offset), ends)
     return far
