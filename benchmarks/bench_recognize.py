@@ -7,13 +7,10 @@ with PyTorch's own in the same run.
 from __future__ import annotations
 
 import io
-import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the commands do, before PyTorch
 
 import numpy as np
 from PIL import Image
@@ -21,9 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 import gryphone
-from gryphone.checkpoint import load_checkpoint
+from gryphone.cli import calm_threads
 from gryphone.inputs import read_source
-from gryphone.recognize import WEIGHTS, Recognizer
 from gryphone.synth.paper import Paper, render
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ink"
@@ -52,6 +48,10 @@ def photograph(megapixels: float) -> bytes:
 
 
 def main() -> None:
+    calm_threads()  # as the commands do, before PyTorch
+    from gryphone.checkpoint import load_checkpoint
+    from gryphone.recognize import WEIGHTS, Recognizer
+
     packed, plain = gryphone.load(), Recognizer(load_checkpoint(WEIGHTS))
     inputs: dict[str, object] = {p.stem: p for p in sorted(EXAMPLES.glob("*.inkml"))}
     inputs |= {f"photo, {n} megapixels": photograph(n) for n in (1, 12)}

@@ -24,6 +24,8 @@ from typing import Any
 import httpx2 as httpx
 import numpy as np
 
+from gryphone.cli import calm_threads
+
 ROOT = Path(__file__).parent.parent
 INKS = sorted((ROOT / "examples/ink").glob("*.inkml"))
 PHOTO = ROOT / "examples/photo/01-power.jpg"
@@ -169,7 +171,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--no-memory", action="store_true", help="leave the long part out")
     args = parser.parse_args()
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the server does, before PyTorch
+    calm_threads()  # as the server does, before PyTorch
     sys.path.insert(0, str(ROOT / "tests"))
     from tinymodel import tiny_checkpoint
 

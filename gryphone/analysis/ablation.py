@@ -1,6 +1,6 @@
 """What each ingredient brings: equal runs that differ in one setting, and their table.
 
-    python -m gryphone.analysis.ablation configs/ablation/synthesiser.yaml --minutes 2
+    python -m gryphone.analysis.ablation configs/ablation/synthesiser.yaml --minutes 2 --init RUN
 
 The file is a training configuration with `arms`: a name, and the settings that arm changes.
 """

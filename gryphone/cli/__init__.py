@@ -32,13 +32,19 @@ def make_app() -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Run the program."""
-    # PyTorch's idle threads would else spin, and take the cores from those that work: on a busy
-    # machine one ink took 9 s instead of 0.5 s. Asleep at once, they wake up late: 160 ms instead
-    # of 100. So they spin for a moment. It must be set before PyTorch is imported.
+def calm_threads() -> None:
+    """Let PyTorch's idle threads spin for a moment only; to be called before it is imported.
+
+    Spinning on, they take the cores from those that work: on a busy machine one ink took 9 s
+    instead of 0.5 s. Asleep at once, they wake up late: 160 ms instead of 100.
+    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def main() -> None:
+    """Run the program."""
+    calm_threads()
     try:
         code = make_app()(standalone_mode=False)
     except GryphoneError as error:
