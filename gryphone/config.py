@@ -57,7 +57,7 @@ PRESETS = {
         dropout=0.0,
         aux=False,
     ),
-    "ink": ModelConfig(canvas=Canvas("stroke", 456, stroke=44.0)),
+    "ink": ModelConfig(canvas=Canvas("stroke", 456, stroke=44.0, dot=4.0)),
     "tiny": ModelConfig(
         canvas=Canvas("stroke", 160, 8, 16, stroke=16),
         width=64,
@@ -126,6 +126,7 @@ class TrainConfig:
     scheme: str = "sat"
     convention: str = "crohme"
     tokenizer: str = ""  # a saved tokenizer; without one it is built from the sources' labels
+    spell: Mapping[str, str] = field(default_factory=dict)  # symbols that labels give as another
     dino: str = ""  # a local DINO ViT-S/8 state dict for the dense encoder
     out: str = "runs"
     seed: int = 0

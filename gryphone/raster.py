@@ -76,7 +76,9 @@ class Canvas:
     `square`: the longer side fills `side` pixels, centred (the paper). `area`: width times height
     is side², whatever the shape. `stroke`: a typical stroke is `stroke` pixels long, so that
     symbols have one size in short and long formulas; the area never exceeds side². The last two
-    limit the aspect ratio to `max_aspect`: beyond it, the longer side decides.
+    limit the aspect ratio to `max_aspect`: beyond it, the longer side decides. A stroke that is
+    smaller than `dot` pixels is drawn as one and the same dot: some pens leave a point, others a
+    scribble, and only its height says what it means.
     """
 
     kind: str = "stroke"
@@ -85,6 +87,7 @@ class Canvas:
     window: int = 16  # receptive field of one patch, in pixels: patch or twice the patch
     max_aspect: float = 16.0
     stroke: float = 36.0
+    dot: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in ("square", "area", "stroke"):
@@ -186,8 +189,12 @@ def fit(
 
 
 def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> Pixels:
-    """Draw every stroke one pixel wide."""
+    """Draw every stroke one pixel wide, and dots three."""
     points, shape = fit(batch, canvas, area_factor)
+    stroke = (~batch.pen).cumsum(0) - 1  # (N,)
+    low, high = bounds(replace(batch, points=points, sample=stroke, size=int((~batch.pen).sum())))
+    tiny = (high - low).amax(1) < canvas.dot  # (strokes,)
+    points = torch.where(tiny[stroke, None], ((low + high) / 2)[stroke], points)
     # The segment that ends in point i starts in point i-1, or in i itself where a stroke begins.
     begin = points.roll(1, 0)
     begin = torch.where(batch.pen[:, None], begin, points)
@@ -199,6 +206,12 @@ def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> 
     fraction = k.to(points.dtype) / steps[owner].to(points.dtype)
     xy = (begin[owner] + delta[owner] * fraction[:, None]).floor().long()
     sample = batch.sample[owner]
+    if canvas.dot:  # a dot's first pixel brings its eight neighbours
+        middle = (tiny[stroke] & ~batch.pen)[owner] & (k == 0)
+        middle = middle.nonzero().squeeze(1).repeat_interleave(8)
+        ring = xy.new_tensor([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y])
+        xy = torch.cat([xy, xy[middle] + ring.repeat(len(middle) // 8, 1)])
+        sample, owner = torch.cat([sample, sample[middle]]), torch.cat([owner, owner[middle]])
     limit = shape[sample] - 1
     return Pixels(
         sample=sample,
@@ -235,6 +248,11 @@ def draw_reference(strokes: Sequence[np.ndarray], canvas: Canvas) -> np.ndarray:
     image = np.zeros((height, width), np.uint8)
     for stroke in points:
         placed = (stroke - low) * scale + shift
+        top, bottom = placed.min(0), placed.max(0)
+        if (bottom - top).max() < canvas.dot:
+            placed = ((top + bottom) / 2)[None]
+            column, row = np.floor(placed[0]).astype(int)
+            image[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = 1
         for a, b in zip(np.concatenate([placed[:1], placed[:-1]]), placed, strict=True):
             delta = b - a
             n = max(1, int(np.ceil(np.abs(delta).max())))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gryphone.data.packed import read_packed, write_packed
-from gryphone.data.samples import Sample, Unreadable
+from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.data.simplify import Precision, simplify, to_canvas
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import DataError
@@ -37,6 +37,18 @@ def test_layout_of_a_packed_store(tmp_path: Path) -> None:
     assert packed.glyph.max() == len(packed.glyph_labels) - 1
     assert packed.agreement.tolist() == [0] * 8
     assert packed.ink(1).glyphs == inks[1].glyphs
+
+
+def test_a_packed_store_is_a_data_set_again(tmp_path: Path) -> None:
+    inks = inkmaker.some(4)
+    write_packed(samples(inks), tmp_path / "a.parquet")
+    again = list(read_dataset(tmp_path / "a.parquet"))
+    assert [s.id for s in again] == [ink.id for ink in inks]  # type: ignore[union-attr]
+    write_packed(again, tmp_path / "b.parquet")
+    one, two = (read_packed(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    assert two.labels == one.labels and two.sources == one.sources
+    assert two.glyph_labels == one.glyph_labels
+    np.testing.assert_allclose(two.points, one.points, atol=1e-3)
 
 
 def test_drawing_moves_less_than_half_a_pixel(tmp_path: Path) -> None:

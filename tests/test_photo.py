@@ -16,13 +16,13 @@ from scipy import ndimage
 from skimage.filters import apply_hysteresis_threshold
 from skimage.measure import approximate_polygon
 
-from gryphone.data.images import photographed, read_boxes, traced
+from gryphone.data.images import _some_paper, photographed, read_boxes, traced
 from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo import read_image
-from gryphone.photo.paper import Levels, ink_mask, pen_width
+from gryphone.photo.paper import Levels, ink_mask, parts_of, pen_width, without_dust
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.skeleton import radii_of
 from gryphone.photo.smooth import TOLERANCE, _soft, smooth
@@ -353,6 +353,18 @@ def test_pack_images(tmp_path: Path) -> None:
     assert packed.glyph_positions.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_a_pens_dot_and_a_lines_crumb_stay_and_a_speck_goes() -> None:
+    dark = np.zeros((80, 200), dtype=np.float32)
+    dark[20:60, 20:24] = dark[20:60, 60:64] = 0.8  # two lines of a pen four pixels wide
+    dark[62:64, 21:23] = 0.4  # where the pen faded out
+    dark[54:58, 80:84] = 0.8  # its dot
+    dark[40:43, 90:93] = 0.4  # a speck
+    levels = Levels(0.8, 0.05)
+    parts = parts_of(ink_mask(dark, levels), dark)
+    kept = parts.boxes[without_dust(parts, 4.0, levels)][:, :2].tolist()
+    assert sorted(kept) == [[20, 20], [21, 62], [60, 20], [80, 54]]
+
+
 def test_photographed_ink_keeps_its_symbols() -> None:
     ink = row("x+1=2", id="a")
     sample = Sample("a", "made", "x+1=2", ink=ink)
@@ -365,6 +377,16 @@ def test_photographed_ink_keeps_its_symbols() -> None:
     assert isinstance(again, Sample) and again.ink == seen.ink
     lost = Unreadable("b", "broken")
     assert list(photographed([lost], 0)) == [lost]
+
+
+def test_pages_are_scans_clean_or_photographs() -> None:
+    papers = [_some_paper(np.random.default_rng(seed)) for seed in range(600)]
+    scans = sum(paper.jpeg > 0 for paper in papers) / 600
+    clean = sum(paper.ink == 1 for paper in papers) / 600
+    lit = sum(paper.light > 0 for paper in papers) / 600
+    assert abs(scans - 0.5) < 0.06 and abs(clean - 0.2) < 0.05 and abs(lit - 0.3) < 0.06
+    assert scans + clean + lit == pytest.approx(1)
+    assert not any(paper.tilt for paper in papers)  # the boxes of symbols know of none
 
 
 def test_boxes_say_where_they_are_wrong(tmp_path: Path) -> None:

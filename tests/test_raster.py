@@ -25,6 +25,7 @@ CANVASES = [
     Canvas("area", 224),
     Canvas("stroke", 384),
     Canvas("stroke", 96),  # small enough that the limit on the area decides
+    Canvas("stroke", 384, dot=12),
 ]
 
 
@@ -44,7 +45,7 @@ def random_inks(count: int) -> list[list[np.ndarray]]:
     return inks
 
 
-@pytest.mark.parametrize("canvas", CANVASES, ids=lambda c: f"{c.kind}-{c.side}-{c.window}")
+@pytest.mark.parametrize("canvas", CANVASES, ids=lambda c: f"{c.kind}-{c.side}-{c.window}-{c.dot}")
 def test_batched_drawing_equals_the_reference(canvas: Canvas) -> None:
     inks = random_inks(25)
     pixels = draw(InkBatch.from_strokes(inks), canvas)
@@ -126,6 +127,17 @@ def test_patches_know_the_symbol_whose_ink_they_hold() -> None:
     left = patches.position[:, 1] == 0
     assert patches.glyph[left].unique().tolist() == [3]
     assert patches.glyph[~left].unique().tolist() == [8]
+
+
+def test_a_point_and_a_scribble_are_the_same_dot() -> None:
+    bar = np.array([[0.0, 0.0], [40.0, 0.0]])
+    scribble = np.array([[19.0, 9.0], [21.0, 9.5], [20.0, 11.0]])
+    inks = [[bar, np.array([[20.0, 10.0]])], [bar, scribble]]
+    canvas = Canvas(dot=4)
+    pixels = draw(InkBatch.from_strokes(inks), canvas)
+    images = to_image(pixels, *pixels.shape[0].tolist())
+    assert torch.equal(images[0], images[1])
+    assert images[0, 4:].sum() == 9
 
 
 def test_some_inks_of_a_batch() -> None:

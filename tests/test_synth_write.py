@@ -28,7 +28,7 @@ from gryphone.synth.glyphs import GlyphSample, pack
 from gryphone.synth.grammar import Grammar, Widening, emit
 from gryphone.synth.layouts import Layout, Slot, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
-from gryphone.synth.paper import Paper, random_paper, render
+from gryphone.synth.paper import Paper, random_paper, random_scan, render
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import TWINS, Fit, words
 from gryphone.synth.texlayout import matched_brackets
@@ -170,6 +170,63 @@ def test_random_pages_repeat_with_their_seed_and_bad_paper_is_refused() -> None:
     assert (dot < 128).any()
     with pytest.raises(ConfigError, match="dotted"):
         Paper(lines="dotted")
+    with pytest.raises(ConfigError, match="jpeg is 101"):
+        Paper(jpeg=101)
+
+
+def drawn(strokes: list[np.ndarray], seed: int = 0, **paper: float) -> np.ndarray:
+    """Darkness of a page, 0 to 255."""
+    picture = render(strokes, Paper(**paper), np.random.default_rng(seed))  # type: ignore[arg-type]
+    return 255 - np.asarray(picture).astype(int)
+
+
+def test_pencils_fade_along_their_strokes_most_of_all_at_the_end() -> None:
+    line = [np.array([[0.0, 0.0], [1.0, 0.0]])]
+    plain = drawn(line, symbol=100).max(axis=0)
+    faded = np.mean([drawn(line, seed, symbol=100, fade=0.8).max(axis=0) for seed in range(20)], 0)
+    inked = np.flatnonzero(plain > 128)
+    assert plain[inked[2:-2]].min() == 255
+    middle = faded[inked[40:60]].mean()
+    assert 150 < middle < 240
+    assert faded[inked[-6:-2]].mean() < 0.7 * middle
+    assert faded[inked[-6:-2]].mean() < faded[inked[2:6]].mean() < middle
+
+
+def test_a_faint_stroke_does_not_wipe_out_what_it_crosses() -> None:
+    long, short = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.4, 0.6], [0.6, 0.4]])
+    for seed in range(5):
+        alone, crossed = (drawn(ink, seed, fade=0.9) for ink in ([long], [long, short]))
+        assert (crossed >= alone).all() and (crossed > alone).any()
+
+
+def test_specks_lie_apart_and_white_paper_swallows_faint_ink() -> None:
+    clean, dusty = (
+        sum(int((drawn([ZIGZAG], s, specks=d) > 60).sum()) for s in range(5)) for d in (0, 9)
+    )
+    assert 1.02 * clean < dusty < 2 * clean
+    assert drawn([ZIGZAG], ink=0.05).max() == 13
+    assert drawn([ZIGZAG], ink=0.05, white=1.06).max() == 0
+    assert drawn([ZIGZAG], ink=0.5, white=1.06).max() > 110
+
+
+def test_compression_and_tooth_leave_their_grain() -> None:
+    plain, rough = (drawn([ZIGZAG], thickness=8.0, tooth=t) for t in (0.0, 0.3))
+    inside = plain == 255
+    assert rough[~(plain > 0)].max() == 0 and rough[inside].std() > 20
+    squeezed = drawn([ZIGZAG], thickness=8.0, jpeg=40)
+    assert squeezed.shape == plain.shape and 0 < np.abs(squeezed - plain).mean() < 8
+
+
+def test_scans_are_of_dark_pens_and_of_pencils() -> None:
+    papers = [random_scan(np.random.default_rng(seed)) for seed in range(300)]
+    assert papers[5] == random_scan(np.random.default_rng(5))
+    pencils = [paper for paper in papers if paper.fade > 0.25]
+    pens = [paper for paper in papers if paper.fade <= 0.25]
+    assert 0.4 < len(pencils) / len(papers) < 0.6
+    for size in ("ink", "thickness"):
+        thin, thick = (np.mean([getattr(p, size) for p in group]) for group in (pencils, pens))
+        assert thin < 0.95 * thick
+    assert all(p.thickness < 0.2 * p.symbol and not p.tilt and p.jpeg for p in papers)
 
 
 # Writing

@@ -17,7 +17,7 @@ from madeup import made_up_store, write_inks
 
 from gryphone.checkpoint import load_checkpoint, read_tensors
 from gryphone.config import PRESETS, SourceConfig, TrainConfig, load_config
-from gryphone.data.mixture import Mixture, StoreSource, choose
+from gryphone.data.mixture import Mixture, StoreSource, choose, load_sources
 from gryphone.data.store import InkStore
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.objective import seeded, training_canvases, training_loss
@@ -218,6 +218,22 @@ def test_mixture_shares_add_up() -> None:
     assert (mixture.counts, mixture.finish) == ((32, 0), (8, 24))
     with pytest.raises(ConfigError, match="weight 0"):
         Mixture.of([None], [0.0], 32)  # type: ignore[list-item]
+
+
+def test_labels_can_be_spelt_otherwise(tmp_path: Path) -> None:
+    write_inks(tmp_path / "inks", 12)
+    settings = config(tmp_path, spell={"x": "+"})
+    device = torch.device("cpu")
+    mixture, tokenizer, _ = load_sources(settings, device, lambda line: None)
+    plain, _, _ = load_sources(replace(settings, spell={}), device, lambda line: None)
+    x, y = (tokenizer.vocabularies[0].id(name) for name in "x+")
+    spelt, batch = (m.sample(seeded(0, 0, 0, device)) for m in (mixture, plain))
+    for one, other in ((spelt.tokens, batch.tokens), (spelt.glyph_tokens, batch.glyph_tokens)):
+        assert (other[:, 0] == x).any()
+        assert torch.equal(one[:, 0], torch.where(other[:, 0] == x, y, other[:, 0]))
+        assert torch.equal(one[:, 1:], other[:, 1:])
+    with pytest.raises(ConfigError, match="'unknown' is not in the vocabulary"):
+        load_sources(replace(settings, spell={"unknown": "+"}), device, lambda line: None)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--minutes", type=float, help="of each arm")
     parser.add_argument("--steps", type=int, help="of each arm, at most")
+    parser.add_argument("--warm-up", type=int, help="steps that compile the network, uncounted")
     parser.add_argument("--init", type=Path, help="a checkpoint to start from")
     parser.add_argument("--out", default="runs/ablation")
     parser.add_argument("--set", action="append", default=[], help="another setting: lr=5e-4")
@@ -66,8 +68,12 @@ def main() -> None:
     changes = {k: yaml.safe_load(v) for k, _, v in (item.partition("=") for item in options.set)}
     named = {"minutes": options.minutes, "steps": options.steps, "out": options.out}
     changes |= {k: v for k, v in named.items() if v is not None}
+    arms = list(read_arms(options.config, changes))
+    if options.warm_up:  # or the first arm alone would pay for the compiling
+        brief = {"name": "warm-up", "steps": options.warm_up, "validation": {}, "unseen": {}}
+        train(replace(arms[-1], **brief), init=options.init)
     scores = {}
-    for config in read_arms(options.config, changes):
+    for config in arms:
         train(config, init=options.init)
         scores[config.name] = last_scores(Path(config.out) / config.name)
         print(table(scores), flush=True)

@@ -1,5 +1,6 @@
 """Commands on data sets: pack, stats, show."""
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from gryphone.errors import DataError
 
 if TYPE_CHECKING:
     from gryphone.data.packed import PackReport
-    from gryphone.data.samples import Sample
+    from gryphone.data.samples import Sample, Samples
     from gryphone.data.stats import Stats
 
 Paths = Annotated[
@@ -47,7 +48,14 @@ def pack(
         int | None,
         typer.Option(help="Draw inks on paper and trace them again; the number is a seed."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that photograph.")] = 1,
+    retake: Annotated[
+        int | None,
+        typer.Option(help="Picture images anew (turned, resized, fainter); the number is a seed."),
+    ] = None,
+    takes: Annotated[
+        int, typer.Option(min=1, help="Pictures of each sample, with seeds one after another.")
+    ] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that make pictures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Pack inks (images are traced) and labels into one small file that loads in a moment."""
@@ -55,12 +63,24 @@ def pack(
 
     from gryphone.data.images import photographed, read_boxes, traced
     from gryphone.data.packed import write_packed
+    from gryphone.data.retake import retaken
     from gryphone.data.samples import read_dataset
 
+    if takes > 1 and photograph is None and retake is None:
+        raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
     began = time.perf_counter()
-    samples = traced(read_dataset(*paths), read_boxes(boxes) if boxes else {})
-    if photograph is not None:
-        samples = photographed(samples, photograph, workers)
+    known = read_boxes(boxes) if boxes else {}
+
+    def take(number: int) -> "Samples":
+        samples = read_dataset(*paths)
+        if retake is not None:
+            samples = retaken(samples, known, retake + number, workers)
+        samples = traced(samples, known)
+        if photograph is not None:
+            samples = photographed(samples, photograph + number, workers)
+        return samples
+
+    samples = itertools.chain.from_iterable(map(take, range(takes)))
     with _progress("packing") as progress:
         report = write_packed(
             samples,

@@ -8,6 +8,7 @@ import multiprocessing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,14 @@ from gryphone.errors import DataError, InkError
 from gryphone.ink import Glyph, Ink
 from gryphone.photo import read_image
 
+if TYPE_CHECKING:
+    from gryphone.synth.paper import Paper
+
 Box = tuple[str, float, float, float, float]  # label, left, top, right, bottom
 
 INSIDE = 0.85  # share of a stroke's length that must lie in a box to be part of its symbol
 SLACK = 3.0  # pixels a box is enlarged by: boxes hug the ink, and thinning moves it a little
+SCANS, CLEAN = 0.5, 0.2  # shares of pages that are scans, and black on white; photographs follow
 SPELLINGS = {"COMMA": ",", r"\lt": "<", r"\gt": ">"}
 
 
@@ -60,15 +65,17 @@ def traced(samples: Iterable[Sample | Unreadable], boxes: Mapping[str, list[Box]
         except InkError as error:
             yield Unreadable(sample.id, str(error))
             continue
-        ink = replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes.get(sample.id, []))))
+        ink = replace(
+            ink, label=sample.label, glyphs=tuple(glyphs_in(ink, boxes.get(sample.id, [])))
+        )
         yield replace(sample, ink=ink, image=None)
 
 
 def photographed(samples: Iterable[Sample | Unreadable], seed: int, workers: int = 1) -> Samples:
     """The same inks as tracing would find them in a picture: drawn with a pen on some paper.
 
-    Half of the pages are clean scans, half are photographs; an ink that is lost in its picture
-    becomes Unreadable.
+    Half of the pages are scans, a fifth is clean, the rest are photographs; an ink that is lost in
+    its picture becomes Unreadable.
     """
     jobs = ((sample, (seed, number)) for number, sample in enumerate(samples))
     if workers == 1:
@@ -79,19 +86,13 @@ def photographed(samples: Iterable[Sample | Unreadable], seed: int, workers: int
 
 
 def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Unreadable:
-    from gryphone.synth.paper import Paper, place, random_paper, render
+    from gryphone.synth.paper import place, render
 
     sample, seed = job
     if isinstance(sample, Unreadable) or sample.ink is None:
         return sample
     generator = np.random.default_rng(seed)
-    paper = random_paper(generator)
-    # Scanned pages are often small. The boxes below know of no tilt.
-    paper = replace(paper, symbol=paper.symbol * generator.uniform(0.6, 1.0), tilt=0.0)
-    if generator.random() < 0.5:
-        paper = Paper(
-            symbol=paper.symbol, thickness=paper.thickness, pressure=paper.pressure, blur=0.5
-        )
+    paper = _some_paper(generator)
     placed, _ = place(sample.ink.strokes, paper)
     boxes: list[Box] = []
     for glyph in sample.ink.glyphs:
@@ -102,11 +103,27 @@ def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Un
         ink = read_image(render(sample.ink.strokes, paper, generator), name=sample.id)
     except InkError as error:
         return Unreadable(sample.id, str(error))
-    ink = replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes)))
+    ink = replace(ink, label=sample.label, glyphs=tuple(glyphs_in(ink, boxes)))
     return replace(sample, ink=ink)
 
 
-def _glyphs(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:
+def _some_paper(generator: np.random.Generator) -> Paper:
+    from gryphone.synth.paper import Paper, random_paper, random_scan
+
+    kind = generator.random()
+    if kind < SCANS:
+        return random_scan(generator)
+    paper = random_paper(generator)
+    # Such pages are often small. The boxes of symbols know of no tilt.
+    paper = replace(paper, symbol=paper.symbol * generator.uniform(0.6, 1.0), tilt=0.0)
+    if kind < SCANS + CLEAN:
+        return Paper(
+            symbol=paper.symbol, thickness=paper.thickness, pressure=paper.pressure, blur=0.5
+        )
+    return paper
+
+
+def glyphs_in(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:
     """One symbol per box that holds whole strokes; a stroke goes to the box that fits it best."""
     if not boxes:
         return

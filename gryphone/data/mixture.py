@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -50,6 +50,7 @@ class Mixture:
     sources: tuple[Source, ...]
     counts: tuple[int, ...]
     finish: tuple[int, ...]
+    spelling: torch.Tensor | None = None  # (symbols,) the symbol that each one is spelt as
 
     @classmethod
     def of(
@@ -58,15 +59,45 @@ class Mixture:
         weights: list[float],
         batch: int,
         finish: list[float] | None = None,
+        spelling: torch.Tensor | None = None,
     ) -> Mixture:
         """Shares proportional to the weights."""
         last = weights if finish is None else finish
-        return cls(tuple(sources), shares(weights, batch), shares(last, batch))
+        return cls(tuple(sources), shares(weights, batch), shares(last, batch), spelling)
 
     def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
         """One micro-batch."""
         pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
-        return concatenate([s.sample(n, generator) for s, n in pairs if n])
+        batch = concatenate([s.sample(n, generator) for s, n in pairs if n])
+        if self.spelling is None:
+            return batch
+        return replace(
+            batch,
+            tokens=_spelt(batch.tokens, self.spelling),
+            glyph_tokens=_spelt(batch.glyph_tokens, self.spelling),
+        )
+
+
+def _spelt(tokens: torch.Tensor, spelling: torch.Tensor) -> torch.Tensor:
+    symbols = tokens[:, 0]
+    symbols = torch.where(symbols >= 0, spelling[symbols.clamp_min(0)], symbols)
+    return torch.cat([symbols[:, None], tokens[:, 1:]], dim=1)
+
+
+def spelling_of(
+    spell: Mapping[str, str], tokenizer: Tokenizer, device: torch.device
+) -> torch.Tensor | None:
+    """The symbol (symbols,) that each one counts as; None where all count as themselves."""
+    if not spell:
+        return None
+    symbols = tokenizer.vocabularies[0]
+    table = torch.arange(len(symbols), device=device)
+    for token, other in spell.items():
+        for name in (token, other):
+            if name not in symbols:
+                raise ConfigError(f"spell: {name!r} is not in the vocabulary")
+        table[symbols.id(token)] = symbols.id(other)
+    return table
 
 
 def shares(weights: list[float], batch: int) -> tuple[int, ...]:
@@ -129,7 +160,8 @@ def load_sources(
         )
     weights = [s.weight for s in config.sources]
     finish = [s.weight if s.finish is None else s.finish for s in config.sources]
-    return Mixture.of(sources, weights, config.batch, finish), tokenizer, validation
+    spelling = spelling_of(config.spell, tokenizer, device)
+    return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
 
 
 def synth_source(config: SourceConfig, tokenizer: Tokenizer, device: torch.device) -> Source:

@@ -46,7 +46,7 @@ def ink_sample(member: Member, source: str, label: str | None = None) -> Sample 
 
 
 def read_dataset(path: Path, *more: Path) -> Samples:
-    """Read folders or archives of any known kind: labels.tsv, MathWriting, or CROHME ink.
+    """Read folders or archives of any known kind: labels.tsv, MathWriting, CROHME ink, or packed.
 
     Parts that share one labels.tsv (offhme-1.tar and offhme-2.tar) must be given together.
     """
@@ -65,12 +65,25 @@ def _read_inks(path: Path) -> Samples:
     """One folder, archive or file of inks that carry their own labels."""
     from gryphone.data import crohme, mathwriting
 
+    if path.suffix == ".parquet":
+        return _unpacked(path)
     if path.is_file() and not is_archive(path):
         if path.suffix.lower() not in INKS:
-            raise DataError(f"{path}: expected a folder, a tar archive, or an .inkml or .json file")
+            kinds = "a folder, a tar archive, or an .inkml, .json or .parquet file"
+            raise DataError(f"{path}: expected {kinds}")
         return iter([ink_sample(Member(path.name, path.read_bytes()), path.stem)])
     first = next(inks_in(path))
     return mathwriting.read(path) if mathwriting.looks_like(first) else crohme.read(path)
+
+
+def _unpacked(path: Path) -> Samples:
+    from gryphone.data.packed import read_packed
+
+    packed = read_packed(path)
+    for i, (name, source, label) in enumerate(
+        zip(packed.ids, packed.sources, packed.labels, strict=True)
+    ):
+        yield Sample(name, source, label, ink=packed.ink(i))
 
 
 def inks_in(path: Path) -> Iterator[Member]:

@@ -12,6 +12,8 @@ Mask = NDArray[np.bool_]
 FAINTEST = 0.07  # ink must be this much darker than the paper around it (1 is black on white)
 
 MOST_PARTS = 3000  # separate pieces of ink; more are a texture
+DOT = 0.5  # pen widths squared of full ink: the least that a pen leaves on its own
+CRUMB = 0.15  # pen widths squared: the least beside a line, where a faint pen skips
 DIM = 90.0  # grey level: darker paper than this is not brightened further
 
 
@@ -182,17 +184,23 @@ def symbol_size(longer: NDArray[np.int64], width: float) -> float:
     return float(np.quantile(sides, 0.6))
 
 
-def without_dust(parts: Parts, width: float, levels: Levels) -> NDArray[np.bool_]:
-    """Which pieces (n + 1,) are writing: large or dark enough, and not alone far from the rest."""
-    keep = parts.area >= max(2.0, 0.4 * width * width)
+def without_dust(parts: Parts, width: float, levels: Levels) -> Mask:
+    """Which pieces (n + 1,) are writing: a pen's lines, crumbs of faint ones, and its dots."""
+    # A dot holds a pen's width of ink, squared; measured on scans whose true ink is known.
+    ink = parts.area * np.minimum(parts.depth / levels.ink, 1)
+    keep: Mask = (parts.area >= 2) & (ink >= DOT * width * width)
     keep &= (parts.longer >= 0.7 * width) & (parts.depth >= 1.1 * levels.high)
     keep[0] = False
     large = keep & (parts.longer > 3 * width)
     if not large.any() or keep.sum() > MOST_PARTS:
         return keep
+    crumb = ~keep & (parts.area >= max(2.0, CRUMB * width * width))
+    crumb[0] = False
+    if crumb.sum() > MOST_PARTS:  # the paper's grain
+        crumb[:] = False
     size = symbol_size(parts.longer, width)
     height, across = parts.shape
-    for part in np.flatnonzero(keep):
+    for part in np.flatnonzero(keep | crumb):
         left, top, right, bottom = parts.boxes[part].tolist()
         others = large.copy()
         others[part] = False
@@ -202,7 +210,8 @@ def without_dust(parts: Parts, width: float, levels: Levels) -> NDArray[np.bool_
         narrow = min(right - left, bottom - top) < 3 * width
         edge = narrow and (min(left, top) <= 2 or right >= across - 2 or bottom >= height - 2)
         reach = width + size * (1.5 if edge or not large[part] else 5.0)
-        keep[part] = bool((_gap(parts.boxes[part], parts.boxes[others]) < reach).any())
+        gap = int(_gap(parts.boxes[part], parts.boxes[others]).min())
+        keep[part] = gap < (reach if keep[part] else 0.6 * width)
     return keep
 
 

@@ -1,8 +1,9 @@
-"""Ink on paper: pens of some width and pressure, paper with texture, lines and uneven light."""
+"""Ink on paper: pens and pencils that press and skip, paper with texture, lines, light and dust."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Floats = NDArray[np.float64]
+Mark = tuple[float, float, list[float], list[float]]  # darkness, radius, end and begin
 _FINER = 3  # strokes are drawn that much larger, and shrunk: smooth edges
 
 
@@ -33,10 +35,17 @@ class Paper:
     light: float = 0.0  # shadow from one side to the other
     noise: float = 0.0  # of the sensor, standard deviation
     tilt: float = 0.0  # of the camera: corners move by this share of the height
+    fade: float = 0.0  # how much of a stroke's darkness may go at its ends and on its way
+    tooth: float = 0.0  # of rough paper under a pencil: grain inside the lines
+    specks: float = 0.0  # dust and blots to expect, and now and then a mark at the edge
+    white: float = 1.0  # what a scanner makes of paper; above 1, the faintest ink is lost
+    jpeg: int = 0  # quality of the compression, 0 for none
 
     def __post_init__(self) -> None:
         if self.lines not in ("none", "ruled", "squared"):
             raise ConfigError(f"lines {self.lines!r} is unknown; use none, ruled or squared")
+        if not 0 <= self.jpeg <= 100:
+            raise ConfigError(f"jpeg is {self.jpeg}; use a quality up to 100, or 0 for none")
         if self.symbol < 4 or self.thickness <= 0:
             raise ConfigError(
                 f"symbol is {self.symbol}, thickness {self.thickness}: use 4 or more, and above 0"
@@ -61,6 +70,34 @@ def random_paper(generator: np.random.Generator) -> Paper:
     )
 
 
+def random_scan(generator: np.random.Generator) -> Paper:
+    """A page as an office scanner gives it: a dark pen, or a pencil that fades and skips.
+
+    The numbers follow scans of known ink, CROHME's validation set of 2023.
+    """
+    uniform, normal = generator.uniform, generator.normal
+    pencil = generator.random() < 0.5
+    fade = uniform(0.3, 0.95) if pencil else uniform(0.05, 0.2)
+    grey = generator.random() < 0.1  # most scanners turn paper into plain white
+    larger = float(np.exp(np.clip(normal(0, 0.33), -0.8, 0.8)))  # than usual writing
+    pen = 2.8 * larger**0.3 if pencil else 3.3 * larger**0.6  # those who write large press more
+    return Paper(
+        symbol=42 * larger,
+        margin=uniform(0.4, 1.5),
+        thickness=pen * float(np.exp(np.clip(normal(0, 0.18), -0.4, 0.4))),
+        pressure=uniform(0.0, 0.3),
+        ink=uniform(0.72, 0.84) - 0.2 * fade if pencil else uniform(0.69, 0.8),
+        blur=uniform(0.4, 0.7) if pencil else uniform(0.5, 0.85),
+        texture=uniform(0.005, 0.015) if grey else 0.0,
+        noise=uniform(0.005, 0.015) if grey else uniform(0.0, 0.01),
+        fade=fade,
+        tooth=uniform(0.05, 0.2) if pencil else uniform(0.0, 0.1),
+        specks=generator.exponential(0.6),
+        white=uniform(0.96, 1.0) if grey else uniform(1.02, 1.08),
+        jpeg=int(generator.integers(70, 93)),
+    )
+
+
 def render(
     strokes: Sequence[NDArray[np.floating]], paper: Paper, generator: np.random.Generator
 ) -> Image:
@@ -69,6 +106,8 @@ def render(
 
     placed, size = place(strokes, paper)
     cover = _draw(placed, size, paper, generator)  # (H, W), 0 paper to 1 ink
+    if paper.tooth:
+        cover = cover * _tooth(size, paper.tooth, generator)
     page = _page(size, paper, generator)
     picture = page * (1 - cover * paper.ink)
     if paper.tilt:
@@ -80,7 +119,9 @@ def render(
     if paper.light:
         picture = picture * _light(size, paper.light, generator)
     picture = picture + generator.normal(0, max(paper.noise, 1e-9), picture.shape)
-    return Image.fromarray((np.clip(picture, 0, 1) * 255).round().astype(np.uint8))
+    picture = np.clip(picture * paper.white, 0, 1)
+    image = Image.fromarray((picture * 255).round().astype(np.uint8))
+    return _compressed(image, paper.jpeg) if paper.jpeg else image
 
 
 def place(
@@ -101,23 +142,88 @@ def place(
 def _draw(
     strokes: Sequence[Floats], size: tuple[int, int], paper: Paper, generator: np.random.Generator
 ) -> Floats:
-    """How much of each pixel is covered; thickness wanders along the strokes."""
+    """How dark each pixel is; thickness and darkness wander along the strokes."""
     from PIL import Image, ImageDraw
 
-    canvas = Image.new("L", (size[1] * _FINER, size[0] * _FINER), 0)
-    draw = ImageDraw.Draw(canvas)
+    marks: list[Mark] = []
     for stroke in strokes:
-        line = _dense(stroke, step=max(paper.thickness / 2, 1.0)) * _FINER
+        line = _dense(stroke, step=max(paper.thickness / 2, 1.0))
         wander = np.cumsum(generator.normal(0, 0.25, len(line)))
         push = np.exp(paper.pressure * np.tanh(wander - wander.mean()))
-        radius = paper.thickness / 2 * push * _FINER
-        for at, (x, y) in enumerate(line.tolist()):
-            r = float(radius[at])
-            draw.ellipse((x - r, y - r, x + r, y + r), fill=255)
-            if at:
-                draw.line((*line[at - 1].tolist(), x, y), fill=255, width=max(1, round(2 * r)))
+        shade = _fading(line, paper, generator) if paper.fade else np.ones(len(line))
+        radius = paper.thickness / 2 * push
+        ends = line.tolist()
+        begins = [ends[0], *ends[:-1]]
+        marks += zip(shade.tolist(), radius.tolist(), ends, begins, strict=True)
+    if paper.specks:
+        marks += _specks(strokes, size, paper, generator)
+    if paper.fade or paper.specks:
+        marks.sort(key=lambda mark: mark[0])  # the darker of two crossing lines stays
+    canvas = Image.new("L", (size[1] * _FINER, size[0] * _FINER), 0)
+    draw = ImageDraw.Draw(canvas)
+    for dark, wide, end, begin in marks:
+        fill, r = round(255 * dark), wide * _FINER
+        x, y, x0, y0 = (v * _FINER for v in (*end, *begin))
+        draw.ellipse((x - r, y - r, x + r, y + r), fill=fill)
+        if begin != end:
+            draw.line((x0, y0, x, y), fill=fill, width=max(1, round(2 * r)))
     shrunk = canvas.resize((size[1], size[0]), Image.Resampling.BOX)
     return np.asarray(shrunk, dtype=np.float64) / 255
+
+
+def _fading(line: Floats, paper: Paper, generator: np.random.Generator) -> Floats:
+    """Darkness (n,) along a stroke: a pencil is light at its ends and skips on its way."""
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
+    whole = float(along[-1])
+    start, end = generator.uniform(0, (0.9, 2.2))
+    reach = min(whole, paper.symbol) * generator.uniform(0.03, 0.2, 2) + 1e-9
+    loss = start * np.exp(-along / reach[0]) + end * np.exp((along - whole) / reach[1])
+    loss += 0.2 * along / max(whole, 1.0) - 0.1  # a hand presses less and less
+    loss += 0.15 + generator.exponential(0.1)
+    for step, skips in ((paper.thickness, 0.35), (paper.symbol / 2, 0.12)):
+        knots = generator.normal(0, skips, int(whole / step) + 2)
+        loss += np.interp(along / step, np.arange(len(knots)), knots)
+    dark: Floats = np.clip(1 - paper.fade * loss, 0, 1)
+    return dark
+
+
+def _specks(
+    strokes: Sequence[Floats], size: tuple[int, int], paper: Paper, generator: np.random.Generator
+) -> Iterator[Mark]:
+    """Dust anywhere, blots beside the ink, and now and then a line that runs off the page."""
+    corner = np.array(size[::-1], dtype=np.float64)
+    points = np.concatenate(strokes)
+    for _ in range(generator.poisson(paper.specks)):
+        at = generator.uniform(0, corner)
+        if generator.random() < 0.5:
+            at = points[generator.integers(len(points))] + generator.normal(0, paper.symbol / 3, 2)
+        to = at + generator.normal(0, paper.thickness / 4, 2)
+        radius = paper.thickness * generator.uniform(0.15, 0.6)
+        yield generator.uniform(0.3, 1), radius, at.tolist(), to.tolist()
+    for _ in range(generator.poisson(paper.specks / 20)):
+        at = generator.uniform(0, corner)
+        side = int(generator.integers(2))
+        at[side] = corner[side] * generator.integers(2)
+        to = at + generator.normal(0, paper.symbol / 3, 2)
+        yield generator.uniform(0.5, 1), paper.thickness / 2, at.tolist(), to.tolist()
+
+
+def _tooth(size: tuple[int, int], strength: float, generator: np.random.Generator) -> Floats:
+    """What rough paper lets a pencil leave on it, (H, W), up to 1."""
+    from scipy.ndimage import gaussian_filter
+
+    grain = gaussian_filter(generator.normal(size=size), 0.6)
+    left: Floats = np.clip(1 - strength * (1 + grain / grain.std()), 0, 1)
+    return left
+
+
+def _compressed(image: Image, quality: int) -> Image:
+    """The picture after JPEG."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return Image.open(buffer)
 
 
 def _dense(stroke: Floats, step: float) -> Floats:
