@@ -35,6 +35,7 @@ class Checkpoint:
     config: ModelConfig
     tokenizer: Tokenizer
     facts: dict[str, Any]  # convention, training data, licence, metrics
+    parameters: int  # as trained; layers that are packed for a CPU show none
 
 
 def save_checkpoint(
@@ -182,4 +183,6 @@ def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Che
         raise CheckpointError(
             f"the weights in {path} do not fit its config.json: {first}"
         ) from error
-    return Checkpoint(model.to(device).eval(), config, tokenizer, description.get("facts", {}))
+    parameters = sum(p.numel() for p in model.parameters())
+    facts = description.get("facts", {})
+    return Checkpoint(model.to(device).eval(), config, tokenizer, facts, parameters)

@@ -55,6 +55,7 @@ class Ink:
     writer: str | None = None
     mathml: str | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    retraced: tuple[Stroke, ...] = ()  # another tracing of the same picture
 
     def __post_init__(self) -> None:
         if not self.strokes:
@@ -67,7 +68,9 @@ class Ink:
                     f"{self.id}: symbol {glyph.label!r} names stroke {wrong[0]}, "
                     f"but there are {len(strokes)} strokes"
                 )
+        retraced = tuple(_frozen(s, self.id, i) for i, s in enumerate(self.retraced))
         object.__setattr__(self, "strokes", strokes)
+        object.__setattr__(self, "retraced", retraced)
         object.__setattr__(self, "glyphs", tuple(self.glyphs))
         object.__setattr__(self, "annotations", MappingProxyType(dict(self.annotations)))
 
@@ -86,15 +89,17 @@ class Ink:
 
     def _values(self) -> tuple[Any, ...]:
         rest = (self.label, self.glyphs, self.id, self.writer, self.mathml, dict(self.annotations))
-        return (self.strokes, *rest)
+        return (self.strokes, *rest, self.retraced)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ink):
             return NotImplemented
-        return (
-            self._values()[1:] == other._values()[1:]
-            and len(self.strokes) == len(other.strokes)
-            and all(map(np.array_equal, self.strokes, other.strokes))
+        return self._values()[1:-1] == other._values()[1:-1] and all(
+            len(mine) == len(others) and all(map(np.array_equal, mine, others))
+            for mine, others in (
+                (self.strokes, other.strokes),
+                (self.retraced, other.retraced),
+            )
         )
 
     def __hash__(self) -> int:

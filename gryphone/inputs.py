@@ -86,7 +86,7 @@ def _read_file(path: Path, name: str | None) -> Ink:
 def _read_image(source: Any, name: str) -> Ink:
     from gryphone.photo import read_image
 
-    return read_image(source, name=name)
+    return read_image(source, name=name, twice=True)
 
 
 def expand(sources: Iterable[str]) -> list[Path]:

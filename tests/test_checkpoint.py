@@ -57,11 +57,26 @@ def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
 
 def test_a_release_carries_its_facts(tmp_path: Path) -> None:
     save(tmp_path / "run")
-    size = release(tmp_path / "run", tmp_path / "weights", {"valid": {"em": 12.5}})
+    size = release([tmp_path / "run"], tmp_path / "weights", {"valid": {"em": 12.5}})
     facts = load_checkpoint(tmp_path / "weights").facts
     assert facts["metrics"] == {"valid": {"em": 12.5}}
     assert "non-commercial" in facts["licence"]
     assert size < sum(p.stat().st_size for p in (tmp_path / "run").iterdir())
+
+
+def test_a_release_is_the_mean_of_a_runs_checkpoints(tmp_path: Path) -> None:
+    for name, factor in (("a", 0.5), ("b", 1.5)):
+        save(tmp_path / name)
+        checkpoint = load_checkpoint(tmp_path / name)
+        weights = {k: factor * v for k, v in checkpoint.model.state_dict().items()}
+        facts = {"training": {"minutes": 2 * factor}}
+        save_checkpoint(tmp_path / name, weights, checkpoint.config, checkpoint.tokenizer, facts)
+    mean = save(tmp_path / "c").state_dict()
+    release([tmp_path / "a", tmp_path / "b"], tmp_path / "weights", {})
+    released = load_checkpoint(tmp_path / "weights")
+    assert released.facts["averaged"] == [1.0, 3.0]
+    for name, value in released.model.state_dict().items():
+        assert (value - mean[name]).abs().max() <= mean[name].abs().max() / 100
 
 
 def test_quantised_matrices_are_within_half_a_step() -> None:

@@ -9,6 +9,7 @@ from inkmaker import power, some, write_folder
 from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner, Result
 
+from gryphone.checkpoint import load_checkpoint
 from gryphone.cli import recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.ink import to_inkml
@@ -137,7 +138,8 @@ def test_evaluate(weights: str, tmp_path: Path) -> None:
 def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     facts = json.loads(fine("info", "--json", "--weights", weights))
     assert facts["vocabulary"]["symbols"] == len(facts["symbols"]) + 2
-    assert facts["parameters"] > 0
+    trained = load_checkpoint(weights).model.parameters()
+    assert facts["parameters"] == sum(p.numel() for p in trained)
     assert "version: " in fine("info", "--weights", weights)
     monkeypatch.setattr("gryphone.recognize.WEIGHTS", tmp_path)
     assert "no default weights" in json.loads(fine("info", "--json"))["problem"]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -351,6 +352,16 @@ def test_pack_images(tmp_path: Path) -> None:
     assert packed.glyph_labels == ["x", "+", "1", "=", "2"]
     assert (packed.glyph >= 0).all()
     assert packed.glyph_positions.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_second_tracing_is_less_smoothed() -> None:
+    page = draw_page(INK.strokes, Page(pen=6))
+    once, twice = read_image(page), read_image(page, twice=True)
+    assert not once.retraced and twice.retraced
+    assert all(map(np.array_equal, once.strokes, twice.strokes))
+    again = replace(twice, strokes=twice.retraced, retraced=())
+    assert 0 < distance(again, once) < 0.02 and distance(again, INK) < 0.03
+    assert twice != once and pickle.loads(pickle.dumps(twice)) == twice
 
 
 def test_a_pens_dot_and_a_lines_crumb_stay_and_a_speck_goes() -> None:

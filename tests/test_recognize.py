@@ -2,20 +2,22 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from inkmaker import fraction, power, row
 from tinymodel import tiny_checkpoint
 
 import gryphone
 from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
-from gryphone.ink import to_inkml, to_strokes
+from gryphone.ink import Ink, to_inkml, to_strokes
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask
-from gryphone.recognize import Recognizer, load, together
+from gryphone.recognize import Looked, Recognizer, load, together
 from gryphone.result import spans, spell, write_latex
 from gryphone.tokens import EMPTY, SatTokenizer
 
@@ -117,6 +119,34 @@ def test_one_seed_one_answer(encoded) -> None:
     answers = [encoded.decode(seed=7) for _ in range(2)]
     assert answers[0].latex == answers[1].latex
     assert answers[0].confidence == answers[1].confidence
+
+
+def test_an_unsure_answer_looks_at_both_tracings(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, other = row("x+1"), row("x=2"), power()
+    both = replace(one, retraced=two.strokes)
+    looked = Looked.at(recognizer, [other, both, two], 0.0)
+    alone = [Looked.at(recognizer, [ink], 0.0).memory.features for ink in (one, two)]
+    memory = looked.both([1])
+    torch.testing.assert_close(memory.features, torch.cat(alone), atol=1e-4, rtol=1e-4)
+    assert memory.rows.offsets.tolist() == [0, len(memory.features)]
+
+    def answer(ink: Ink, beside: Sequence[Ink] = (), **options: object) -> list[float]:
+        results = recognizer.recognize_many([*beside, ink], steps=3, **options)
+        return [s.confidence for s in results[-1].symbols]
+
+    # A network with random weights is never sure.
+    assert answer(both) != answer(one)
+    assert answer(both, [other, both]) == pytest.approx(answer(both), abs=1e-4)
+    assert answer(both, views=2) != answer(one, views=2)
+    assert recognizer.encode(both).decode(deadline_ms=1).steps == 1
+    stopped = recognizer.recognize(both, on_step=lambda step: True)
+    assert stopped.steps == 1 and stopped.latex == recognizer.recognize(one, steps=1).latex
+    named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
+    assert named <= set(range(len(one.strokes)))
+    monkeypatch.setattr("gryphone.recognize.SECOND_LOOK", 1e9)
+    assert answer(both) == answer(one)
 
 
 def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:

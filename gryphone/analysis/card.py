@@ -211,7 +211,7 @@ def architecture(weights: Path) -> str:
     """What a checkpoint is, from itself."""
     checkpoint = load_checkpoint(weights)
     c = checkpoint.config
-    parameters = sum(p.numel() for p in checkpoint.model.parameters()) / 1e6
+    parameters = checkpoint.parameters / 1e6
     size = sum(p.stat().st_size for p in weights.iterdir()) / 2**20
     symbols, modifiers = (len(v) for v in checkpoint.tokenizer.vocabularies)
     training: dict[str, Any] = checkpoint.facts.get("training", {})

@@ -73,7 +73,7 @@ def answers(recognizer: Recognizer, images: Sequence[Image.Image], views: int = 
     inks: dict[int, Ink] = {}
     for number, image in enumerate(images):
         try:
-            inks[number] = read_image(image)
+            inks[number] = read_image(image, twice=True)
         except InkError:
             continue
     read = recognizer.recognize_many(list(inks.values()), boxes=False, views=views)

@@ -1,11 +1,14 @@
-"""Turn a training run's checkpoint into the released one: eight bits, licence, data and figures."""
+"""Turn a training run's checkpoints into the released one: averaged, eight bits, with facts."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from gryphone.checkpoint import load_checkpoint, save_checkpoint
 
@@ -18,13 +21,19 @@ DATA = (
 )
 
 
-def release(source: Path, out: Path, metrics: dict[str, Any]) -> int:
-    """Write `source` to `out` with eight-bit weights; returns the size in bytes."""
-    checkpoint = load_checkpoint(source)
+def release(sources: Sequence[Path], out: Path, metrics: dict[str, Any]) -> int:
+    """Write the mean of the checkpoints of one run, with eight-bit weights; returns its bytes."""
+    *_, checkpoint = checkpoints = [load_checkpoint(source) for source in sources]
+    weights = checkpoint.model.state_dict()
+    if len(checkpoints) > 1:
+        several = [c.model.state_dict() for c in checkpoints]
+        weights = {name: torch.stack([s[name] for s in several]).mean(0) for name in weights}
     facts = {**checkpoint.facts, "licence": LICENCE, "data": list(DATA), "metrics": metrics}
+    if len(checkpoints) > 1:
+        facts["averaged"] = [c.facts["training"]["minutes"] for c in checkpoints]
     save_checkpoint(
         out,
-        checkpoint.model.state_dict(),
+        weights,
         checkpoint.config,
         checkpoint.tokenizer,
         facts,
@@ -34,14 +43,14 @@ def release(source: Path, out: Path, metrics: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Command line: `python -m gryphone.analysis.release RUN OUT --metrics FILE.json`."""
+    """Command line: `python -m gryphone.analysis.release RUN... OUT --metrics FILE.json`."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+", help="checkpoints of one run, in order")
     parser.add_argument("out", type=Path)
     parser.add_argument("--metrics", type=Path, help="JSON with the figures to store")
     options = parser.parse_args()
     metrics = json.loads(options.metrics.read_text()) if options.metrics else {}
-    size = release(options.source, options.out, metrics)
+    size = release(options.sources, options.out, metrics)
     print(f"{options.out}: {size / 2**20:.1f} MiB")
 
 

@@ -334,7 +334,7 @@ def _facts(weights: Path | None) -> dict[str, Any]:
     sizes = {name: len(vocabulary) for name, vocabulary in vocabularies}
     return facts | {
         "weights": str(weights or WEIGHTS),
-        "parameters": sum(p.numel() for p in checkpoint.model.parameters()),
+        "parameters": checkpoint.parameters,
         "tokens": checkpoint.tokenizer.scheme,
         "vocabulary": sizes,
         "facts": checkpoint.facts,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import lzma
 import multiprocessing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from gryphone.photo import read_image
 if TYPE_CHECKING:
     from gryphone.synth.paper import Paper
 
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 Box = tuple[str, float, float, float, float]  # label, left, top, right, bottom
 
 INSIDE = 0.85  # share of a stroke's length that must lie in a box to be part of its symbol
@@ -78,11 +80,18 @@ def photographed(samples: Iterable[Sample | Unreadable], seed: int, workers: int
     its picture becomes Unreadable.
     """
     jobs = ((sample, (seed, number)) for number, sample in enumerate(samples))
+    yield from in_processes(_photograph, jobs, workers)
+
+
+def in_processes(
+    work: Callable[[Job], Result], jobs: Iterable[Job], workers: int
+) -> Iterator[Result]:
+    """`map` in several processes; the order stays."""
     if workers == 1:
-        yield from map(_photograph, jobs)
+        yield from map(work, jobs)
         return
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(_photograph, jobs, chunksize=16)
+        yield from pool.imap(work, jobs, chunksize=16)
 
 
 def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Unreadable:

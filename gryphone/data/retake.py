@@ -5,7 +5,6 @@ has seen one page in several pictures learns what does not depend on them.
 """
 
 import io
-import multiprocessing
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.images import Box, glyphs_in
+from gryphone.data.images import Box, glyphs_in, in_processes
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import InkError
 from gryphone.photo import read_image
@@ -42,11 +41,7 @@ def retaken(
         (sample, [] if isinstance(sample, Unreadable) else boxes.get(sample.id, []), (seed, number))
         for number, sample in enumerate(samples)
     )
-    if workers == 1:
-        yield from map(_retake, jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(_retake, jobs, chunksize=16)
+    yield from in_processes(_retake, jobs, workers)
 
 
 def _retake(job: tuple[Sample | Unreadable, list[Box], tuple[int, int]]) -> Sample | Unreadable:

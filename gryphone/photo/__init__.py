@@ -3,6 +3,7 @@
 decode.py opens the file, paper.py tells ink from paper, trace.py thins it and follows the lines.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +39,11 @@ FIRST_LOOK = 1_500_000  # pixels: enough to find the writing on any page
 PEN = 4.0  # pixels: pen width to work at, unless
 SYMBOL = 64.0  # symbols then come out smaller than this
 COARSE = 28.0  # pixels: smaller symbols are worth another look at the original
-SOFT = 0.25  # deviation of the smoothing, in pen widths
-CRISP = 0.7  # strength of the sharpening
+# Smoothing (its deviation in pen widths) and sharpening before the ink is thinned. Smooth lines
+# have no false branches, crisp ones keep their faint ends and open eyes: each loses what the other
+# finds, so whoever reads the ink had better see both.
+SMOOTH = 0.25, 0.7
+CRISP = 0.1, 1.2
 LARGEST_ZOOM = 4.0
 
 
@@ -55,40 +59,55 @@ class Writing:
     symbol: float  # usual size of a symbol, likewise
 
 
-def read_image(source: "Path | bytes | Image | NDArray[Any]", *, name: str | None = None) -> Ink:
+def read_image(
+    source: "Path | bytes | Image | NDArray[Any]", *, name: str | None = None, twice: bool = False
+) -> Ink:
     """Strokes of a photographed, scanned or drawn formula, in pixels of the image, y down.
 
     Takes PNG, JPEG, WebP, TIFF and BMP files as a path or bytes, PIL images, and arrays of shape
-    (height, width[, channels]). Raises InkError for whatever holds no readable ink.
+    (height, width[, channels]). Raises InkError for whatever holds no readable ink. `twice` traces
+    the image once more for `Ink.retraced`, less smoothed.
     """
-    from gryphone.photo.trace import trace
-
     name = name or (str(source) if isinstance(source, (str, Path)) else "image")
-    picture = open_picture(source, name)
-    writing = find_writing(picture)
+    writing = find_writing(open_picture(source, name))
     zoom = working_zoom(writing)
-    mask = working_mask(writing, zoom)
+    dark = _resized(writing.dark, zoom)
     try:
-        lines = trace(mask, writing.width * zoom)
+        strokes = _strokes(dark, writing, zoom, SMOOTH)
     except InkError as error:
         raise InkError(f"{name}: {error}") from error
-    if not lines:
+    if not strokes:
         raise InkError(f"{name}: no ink found; is the page empty or too faint?")
-    size = zoom * writing.scale
+    retraced: tuple[NDArray[np.float64], ...] = ()
+    if twice:
+        with suppress(InkError):  # what is fine when smoothed may be too rough without
+            retraced = _strokes(dark, writing, zoom, CRISP)
+    return Ink(strokes, id=Path(name).stem or name, retraced=retraced)
+
+
+def _strokes(
+    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
+) -> tuple[NDArray[np.float64], ...]:
+    """The lines of the ink at working size, in pixels of the image, from left to right."""
+    from gryphone.photo.trace import trace
+
+    lines = trace(working_mask(dark, writing, zoom, care), writing.width * zoom)
     # Pixel centres lie at half coordinates in every resolution.
-    strokes = [(line + 0.5) / size + np.array(writing.box) for line in lines]
-    strokes.sort(key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min()))
-    return Ink(tuple(strokes), id=Path(name).stem or name)
+    strokes = [(line + 0.5) / (zoom * writing.scale) + np.array(writing.box) for line in lines]
+    return tuple(sorted(strokes, key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min())))
 
 
-def working_mask(writing: Writing, zoom: float) -> NDArray[np.bool_]:
+def working_mask(
+    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
+) -> NDArray[np.bool_]:
     """The ink at working size, its edges and the pen's short skips smoothed."""
     from scipy.ndimage import gaussian_filter
 
+    soft, crisp = care
     width = writing.width * zoom
-    dark = gaussian_filter(_resized(writing.dark, zoom), SOFT * width)
+    dark = gaussian_filter(dark, soft * width)
     # Lines come out against their surroundings, so that the eye of an e stays open.
-    dark += CRISP * (dark - gaussian_filter(dark, width))
+    dark += crisp * (dark - gaussian_filter(dark, width))
     return ink_mask(dark, writing.levels)
 
 

@@ -177,7 +177,7 @@ def describe(service: Service) -> dict[str, Any]:
     return {
         "name": "gryphone",
         "version": __version__,
-        "parameters": sum(p.numel() for p in recognizer.checkpoint.model.parameters()),
+        "parameters": recognizer.checkpoint.parameters,
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].tokens[2:]),
         "max_steps": MOST["steps"],

@@ -99,7 +99,7 @@ def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[i
     from gryphone.photo import read_image
 
     picture = open_picture(_open_image(data, name, settings.megapixels), name)
-    return read_image(picture.image, name=name), picture.size
+    return read_image(picture.image, name=name, twice=True), picture.size
 
 
 def warm_up() -> None:

@@ -45,8 +45,9 @@ function question() {
   if (incoming) return { file: incoming, opened: true, options: { ...options, ink: true } };
   if (drawing.empty) return null;
   const { photo, strokes } = drawing.now;
-  if (photo && strokes === null && !photo.traced) return { file: photo.file, photo, options };
   if (locks.size) options.lock = Object.fromEntries(locks);
+  // The server sees more in a photo than the strokes that it sends back.
+  if (photo && strokes === null) return { file: photo.file, photo, options };
   const read = drawing.strokes;
   return { strokes: read.map(({ points }) => points.map(([x, y]) => [x, y])), read, options };
 }
@@ -88,7 +89,7 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
     drawing.open({ ...BLANK, strokes });
     pad.fit();
   } else if (question.photo) {
-    strokes = question.photo.traced = data.ink.strokes.map((points) => ({ points }));
+    strokes = question.photo.traced ??= data.ink.strokes.map((points) => ({ points }));
     showTools();
   }
   incoming = null;
