@@ -141,19 +141,8 @@ def evaluate(
 
 def items(*paths: Path) -> Iterator[Item]:
     """Every sample of a packed store, folder or archive, readable or not."""
-    if all(path.suffix == ".parquet" for path in paths):
-        yield from _packed_items(paths)
-        return
     for sample in read_dataset(*paths):
         yield _item(sample)
-
-
-def _packed_items(paths: Sequence[Path]) -> Iterator[Item]:
-    from gryphone.data.packed import read_packed
-
-    packed = read_packed(paths)
-    for i in range(len(packed)):
-        yield Item(packed.ids[i], packed.labels[i], packed.ink(i))
 
 
 def _item(sample: Sample | Unreadable) -> Item:

@@ -191,10 +191,12 @@ def fit(
 def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> Pixels:
     """Draw every stroke one pixel wide, and dots three."""
     points, shape = fit(batch, canvas, area_factor)
-    stroke = (~batch.pen).cumsum(0) - 1  # (N,)
-    low, high = bounds(replace(batch, points=points, sample=stroke, size=int((~batch.pen).sum())))
-    tiny = (high - low).amax(1) < canvas.dot  # (strokes,)
-    points = torch.where(tiny[stroke, None], ((low + high) / 2)[stroke], points)
+    if canvas.dot:
+        stroke = (~batch.pen).cumsum(0) - 1  # (N,)
+        count = int((~batch.pen).sum())
+        low, high = bounds(replace(batch, points=points, sample=stroke, size=count))
+        tiny = ((high - low).amax(1) < canvas.dot)[stroke]  # (N,)
+        points = torch.where(tiny[:, None], ((low + high) / 2)[stroke], points)
     # The segment that ends in point i starts in point i-1, or in i itself where a stroke begins.
     begin = points.roll(1, 0)
     begin = torch.where(batch.pen[:, None], begin, points)
@@ -207,7 +209,7 @@ def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> 
     xy = (begin[owner] + delta[owner] * fraction[:, None]).floor().long()
     sample = batch.sample[owner]
     if canvas.dot:  # a dot's first pixel brings its eight neighbours
-        middle = (tiny[stroke] & ~batch.pen)[owner] & (k == 0)
+        middle = (tiny & ~batch.pen)[owner] & (k == 0)
         middle = middle.nonzero().squeeze(1).repeat_interleave(8)
         ring = xy.new_tensor([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y])
         xy = torch.cat([xy, xy[middle] + ring.repeat(len(middle) // 8, 1)])

@@ -24,12 +24,11 @@ DATA = (
 def release(sources: Sequence[Path], out: Path, metrics: dict[str, Any]) -> int:
     """Write the mean of the checkpoints of one run, with eight-bit weights; returns its bytes."""
     *_, checkpoint = checkpoints = [load_checkpoint(source) for source in sources]
+    facts = {**checkpoint.facts, "licence": LICENCE, "data": list(DATA), "metrics": metrics}
     weights = checkpoint.model.state_dict()
     if len(checkpoints) > 1:
         several = [c.model.state_dict() for c in checkpoints]
         weights = {name: torch.stack([s[name] for s in several]).mean(0) for name in weights}
-    facts = {**checkpoint.facts, "licence": LICENCE, "data": list(DATA), "metrics": metrics}
-    if len(checkpoints) > 1:
         facts["averaged"] = [c.facts["training"]["minutes"] for c in checkpoints]
     save_checkpoint(
         out,

@@ -67,10 +67,7 @@ def traced(samples: Iterable[Sample | Unreadable], boxes: Mapping[str, list[Box]
         except InkError as error:
             yield Unreadable(sample.id, str(error))
             continue
-        ink = replace(
-            ink, label=sample.label, glyphs=tuple(glyphs_in(ink, boxes.get(sample.id, [])))
-        )
-        yield replace(sample, ink=ink, image=None)
+        yield replace(sample, ink=labelled(ink, sample, boxes.get(sample.id, [])), image=None)
 
 
 def photographed(samples: Iterable[Sample | Unreadable], seed: int, workers: int = 1) -> Samples:
@@ -112,8 +109,7 @@ def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Un
         ink = read_image(render(sample.ink.strokes, paper, generator), name=sample.id)
     except InkError as error:
         return Unreadable(sample.id, str(error))
-    ink = replace(ink, label=sample.label, glyphs=tuple(glyphs_in(ink, boxes)))
-    return replace(sample, ink=ink)
+    return replace(sample, ink=labelled(ink, sample, boxes))
 
 
 def _some_paper(generator: np.random.Generator) -> Paper:
@@ -132,7 +128,12 @@ def _some_paper(generator: np.random.Generator) -> Paper:
     return paper
 
 
-def glyphs_in(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:
+def labelled(ink: Ink, sample: Sample, boxes: list[Box]) -> Ink:
+    """A sample's traced ink with its label, and its symbols where their boxes are known."""
+    return replace(ink, label=sample.label, glyphs=tuple(_glyphs(ink, boxes)))
+
+
+def _glyphs(ink: Ink, boxes: list[Box]) -> Iterator[Glyph]:
     """One symbol per box that holds whole strokes; a stroke goes to the box that fits it best."""
     if not boxes:
         return

@@ -4,7 +4,6 @@ Tracing is sensitive to its picture: a line's end moves, the eye of an e closes.
 has seen one page in several pictures learns what does not depend on them.
 """
 
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.images import Box, glyphs_in, in_processes
+from gryphone.data.images import Box, in_processes, labelled
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import InkError
 from gryphone.photo import read_image
@@ -56,8 +55,7 @@ def _retake(job: tuple[Sample | Unreadable, list[Box], tuple[int, int]]) -> Samp
         return Unreadable(sample.id, str(error))
     # In pixels of the original again, where the boxes of symbols are known.
     ink = replace(ink, strokes=tuple(s @ back[:, :2].T + back[:, 2] for s in ink.strokes))
-    ink = replace(ink, label=sample.label, glyphs=tuple(glyphs_in(ink, boxes)))
-    return replace(sample, ink=ink, image=None)
+    return replace(sample, ink=labelled(ink, sample, boxes), image=None)
 
 
 def another_picture(
@@ -65,6 +63,8 @@ def another_picture(
 ) -> tuple["Image", NDArray[np.float64]]:
     """A grey picture of a grey page, and the map (2, 3) of its pixels to the page's."""
     from PIL import Image, ImageFilter
+
+    from gryphone.synth.paper import compressed
 
     low, high = np.log(SIZES)
     size = max(np.exp(generator.uniform(low, high)), min(1.0, SHORTEST / min(image.size)))
@@ -81,9 +81,7 @@ def another_picture(
     grey += generator.normal(0, NOISE * generator.uniform() ** 2, grey.shape)
     turned = Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8))
     if generator.random() < 0.5:
-        file = io.BytesIO()
-        turned.save(file, "JPEG", quality=int(generator.integers(*QUALITY)))
-        turned = Image.open(file)
+        turned = compressed(turned, int(generator.integers(*QUALITY)))
     # Pillow turns about the middle, against the clock on the screen, where y goes down.
     angle = np.radians(turn)
     inverse = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

@@ -121,7 +121,7 @@ def render(
     picture = picture + generator.normal(0, max(paper.noise, 1e-9), picture.shape)
     picture = np.clip(picture * paper.white, 0, 1)
     image = Image.fromarray((picture * 255).round().astype(np.uint8))
-    return _compressed(image, paper.jpeg) if paper.jpeg else image
+    return compressed(image, paper.jpeg) if paper.jpeg else image
 
 
 def place(
@@ -217,7 +217,7 @@ def _tooth(size: tuple[int, int], strength: float, generator: np.random.Generato
     return left
 
 
-def _compressed(image: Image, quality: int) -> Image:
+def compressed(image: Image, quality: int) -> Image:
     """The picture after JPEG."""
     from PIL import Image
 
