@@ -102,6 +102,7 @@ class SourceConfig:
     kind: str = "ink"  # "ink": a packed store or data set; "synth": layouts written by the hand
     glyphs: str = ""  # synth: the glyph bank
     style: Mapping[str, float] = field(default_factory=dict)  # synth: other values of its Style
+    symbols_of: str = ""  # leave out formulas with a symbol that this data set does not have
     contradicting: bool = True  # ink: keep samples whose segmentation contradicts their label
     without: tuple[str, ...] = ()  # ink: leave out samples whose label has one of these tokens
 

@@ -23,7 +23,7 @@ from gryphone.confidence import hidden_log_probs
 from gryphone.config import ModelConfig
 from gryphone.decoding import Constraint, Decoded, DecodeOptions, Predict, Watch, decode
 from gryphone.errors import CheckpointError
-from gryphone.ink import Ink
+from gryphone.ink import Ink, Stroke
 from gryphone.inputs import read_source
 from gryphone.model import GryphOne, Memory, Packing
 from gryphone.options import Ask, Step
@@ -36,9 +36,11 @@ from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 WEIGHTS = Path(__file__).parent / "weights"  # the default checkpoint, package data
 # Looks at one ink, each at a scale and turned by an angle; `Ask.views` takes the first few.
 VIEWS = ((1.0, 0.0), (0.87, 0.03), (1.15, -0.03), (1.0, 0.05), (1.0, -0.05))
-# Log-prob that an answer may lack before a picture's second tracing is looked at: about 4 % of
-# doubt. Half of the validation scans lack less, and a second look at those changes nothing.
-SECOND_LOOK = 0.04
+# Log-prob that an answer may lack before another tracing is looked at: of a picture, where the
+# first may have lost ink, and of pen ink, where only real doubt is worth it. Half of the validation
+# scans and four of five inks lack less.
+DOUBT_ABOUT_PICTURE = 0.05
+DOUBT_ABOUT_INK = 0.3
 
 
 def look(batch: InkBatch, config: ModelConfig) -> Patches:
@@ -65,24 +67,6 @@ def choose(memory: Memory, samples: torch.Tensor) -> Memory:
         )
     pairs = [(k[rows], v[rows]) for k, v in memory.keys_values]
     return Memory(memory.features[rows], packing, pairs)
-
-
-def joined(one: Memory, two: Memory) -> Memory:
-    """Two looks at the same inputs as one memory: of each input, first what `one` saw."""
-    lengths = [memory.rows.offsets.diff().long() for memory in (one, two)]
-    inputs = torch.arange(len(lengths[0]), device=lengths[0].device)
-    order = torch.cat([inputs.repeat_interleave(n) for n in lengths]).argsort(stable=True)
-    both = lengths[0] + lengths[1]
-    if len(both) == 1:
-        rows = Packing.equal(1, int(both), both.device)
-    else:
-        rows = Packing.of(both, int(both.max()))
-    pairs = zip(one.keys_values, two.keys_values, strict=True)
-    return Memory(
-        torch.cat([one.features, two.features])[order],
-        rows,
-        [(torch.cat([k, m])[order], torch.cat([v, w])[order]) for (k, v), (m, w) in pairs],
-    )
 
 
 def predictor(model: GryphOne, memory: Memory, owners: np.ndarray | None = None) -> Predict:
@@ -271,14 +255,32 @@ class Looked:
             self._views[key] = encode_patches(model, cut(pixels, config, scale**2))
         return self._views[key]
 
-    def both(self, inks: Sequence[int]) -> Memory:
-        """What the encoder sees of some of the inks in both of their tracings, looked at once."""
+    @cached_property
+    def _tracings(self) -> dict[int, tuple[Stroke, ...]]:
+        return {}
+
+    def tracing(self, number: int) -> tuple[Stroke, ...]:
+        """Another tracing of one of the inks: of its picture, or of its strokes on paper."""
+        if number not in self._tracings:
+            from gryphone.photo.redraw import redrawn  # not before there is doubt
+
+            ink = self.inks[number]
+            self._tracings[number] = ink.retraced or redrawn(ink.strokes)
+        return self._tracings[number]
+
+    def is_doubtful(self, number: int, decoded: Decoded) -> bool:
+        """Whether an answer leaves so much doubt that another tracing should be looked at."""
+        most = DOUBT_ABOUT_PICTURE if self.inks[number].retraced else DOUBT_ABOUT_INK
+        doubt = -hidden_log_probs(decoded.ids, decoded).sum()
+        return bool(doubt > most and self.tracing(number))
+
+    def other(self, inks: Sequence[int]) -> Memory:
+        """What the encoder sees of some of the inks in their other tracing, looked at once."""
         key = (-1, *inks)
         if key not in self._views:
             model, config = self.recognizer.checkpoint.model, self.recognizer.checkpoint.config
-            batch = InkBatch.from_strokes([self.inks[i].retraced for i in inks])
-            second = encode_patches(model, look(batch.to(_device(model)), config))
-            self._views[key] = joined(self.of(inks), second)
+            batch = InkBatch.from_strokes([self.tracing(i) for i in inks])
+            self._views[key] = encode_patches(model, look(batch.to(_device(model)), config))
         return self._views[key]
 
     def of(self, inks: Sequence[int]) -> Memory:
@@ -303,17 +305,15 @@ class Looked:
     ) -> list[Decoded]:
         """Refine one canvas for each owner (an ink of the batch) and key.
 
-        Where that leaves doubt about an ink that was traced twice, all its canvases are refined
-        again with both tracings in view, unless `watch` or the deadline stopped it.
+        Where that leaves doubt about an ink, all its canvases are refined again with another
+        tracing of it in view as well, unless `watch` or the deadline stopped it.
         """
         began = time.perf_counter()
         found = self._refine(owners, keys, options, constraints, deadline, watch, views)
         unsure = {
             int(owner)
             for owner, decoded in zip(owners, found, strict=True)
-            if self.inks[owner].retraced
-            and decoded.steps == options.steps
-            and hidden_log_probs(decoded.ids, decoded).sum() < -SECOND_LOOK
+            if decoded.steps == options.steps and self.is_doubtful(int(owner), decoded)
         }
         now = time.perf_counter()
         if not unsure or (deadline is not None and now + 2 * (now - began) > deadline):
@@ -343,7 +343,7 @@ class Looked:
         inks, places = np.unique(owners, return_inverse=True)
         memories = [self.view(v, inks.tolist()) for v in range(views)]
         if twice:
-            memories[0] = self.both(inks.tolist())
+            memories.append(self.other(inks.tolist()))
         return decode(
             together([predictor(model, memory, places) for memory in memories]),
             keys,

@@ -24,6 +24,7 @@ from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo import read_image
 from gryphone.photo.paper import Levels, ink_mask, parts_of, pen_width, without_dust
+from gryphone.photo.redraw import redrawn
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.skeleton import radii_of
 from gryphone.photo.smooth import TOLERANCE, _soft, smooth
@@ -417,3 +418,19 @@ def test_real_scans() -> None:
     for sample in found:
         ink = read_image(sample.image, name=sample.id)  # type: ignore[union-attr, arg-type]
         assert 1 <= len(ink.strokes) < 80
+
+
+def test_pen_strokes_are_drawn_and_traced_again() -> None:
+    turn = np.linspace(0, 2 * np.pi, 40)
+    ring = np.stack([np.cos(turn), np.sin(turn)], 1) * 50 + 100
+    bar = np.array([[180.0, 100.0], [300.0, 100.0]])
+    dot = np.array([[330.0, 148.0]])
+    again = redrawn((ring, bar, dot))
+    assert len(again) == 3
+    scale = 48 / 100  # the ring is the usual stroke
+    middles = [(stroke.min(0) + stroke.max(0)) / 2 for stroke in again]
+    places = sorted(middles, key=lambda place: place[0])
+    apart = [(place - places[0]) / scale for place in places[1:]]
+    np.testing.assert_allclose(apart, [[140, 0], [230, 48]], atol=4)
+    sand = np.random.default_rng(0).random((20_000, 1, 2)) * 100
+    assert redrawn((bar / 100, *sand)) == ()

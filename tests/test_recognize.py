@@ -17,6 +17,7 @@ from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
 from gryphone.ink import Ink, to_inkml, to_strokes
 from gryphone.latex.validity import is_valid
 from gryphone.options import Ask
+from gryphone.photo.redraw import redrawn
 from gryphone.recognize import Looked, Recognizer, load, together
 from gryphone.result import spans, spell, write_latex
 from gryphone.tokens import EMPTY, SatTokenizer
@@ -127,10 +128,8 @@ def test_an_unsure_answer_looks_at_both_tracings(
     one, two, other = row("x+1"), row("x=2"), power()
     both = replace(one, retraced=two.strokes)
     looked = Looked.at(recognizer, [other, both, two], 0.0)
-    alone = [Looked.at(recognizer, [ink], 0.0).memory.features for ink in (one, two)]
-    memory = looked.both([1])
-    torch.testing.assert_close(memory.features, torch.cat(alone), atol=1e-4, rtol=1e-4)
-    assert memory.rows.offsets.tolist() == [0, len(memory.features)]
+    alone = Looked.at(recognizer, [two], 0.0).memory
+    torch.testing.assert_close(looked.other([1]).features, alone.features, atol=1e-4, rtol=1e-4)
 
     def answer(ink: Ink, beside: Sequence[Ink] = (), **options: object) -> list[float]:
         results = recognizer.recognize_many([*beside, ink], steps=3, **options)
@@ -145,8 +144,12 @@ def test_an_unsure_answer_looks_at_both_tracings(
     assert stopped.steps == 1 and stopped.latex == recognizer.recognize(one, steps=1).latex
     named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
     assert named <= set(range(len(one.strokes)))
-    monkeypatch.setattr("gryphone.recognize.SECOND_LOOK", 1e9)
-    assert answer(both) == answer(one)
+    drawn_again = answer(one)  # pen ink is traced from its drawing
+    assert answer(replace(one, retraced=redrawn(one.strokes))) == drawn_again
+    monkeypatch.setattr("gryphone.recognize.DOUBT_ABOUT_PICTURE", 1e9)
+    assert answer(both) != answer(one) == drawn_again
+    monkeypatch.setattr("gryphone.recognize.DOUBT_ABOUT_INK", 1e9)
+    assert answer(both) == answer(one) != drawn_again
 
 
 def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:

@@ -292,6 +292,21 @@ def test_layouts_round_trip_and_join(tmp_path: Path) -> None:
     assert [joined.pairs(i) for i in (1, 2)] == [[("y", "")], [("y", ""), ("2", "_{}")]]
 
 
+def labels_of(layouts: Layouts) -> list[str]:
+    return [" ".join(symbol for symbol, _ in layouts.pairs(i)) for i in range(len(layouts))]
+
+
+def test_formulas_keep_to_given_symbols() -> None:
+    bank = bank_of("1", "a", "b", "x", "y")
+    layouts = packed_rows(bank, "x y", "a", "x 1 y", "b x")
+    kept = layouts.written_with({"x", "y", "1"})
+    assert labels_of(kept) == ["x y", "x 1 y"]
+    assert [kept.classes[g] for g in kept.glyph] == ["x", "y", "x", "1", "y"]
+    assert np.array_equal(kept.geometry[:2], layouts.geometry[:2])
+    with pytest.raises(DataError, match="none of the 4 layouts"):
+        layouts.written_with({"1"})
+
+
 def made_up_ink() -> Packed:
     """`x ^ { 2 }`: a unit square and a half-size one to its upper right."""
     points = np.concatenate([square(), square(0.5) + np.array([1.0, -0.5])]).astype(np.float32)

@@ -17,7 +17,7 @@ from madeup import made_up_store, write_inks
 
 from gryphone.checkpoint import load_checkpoint, read_tensors
 from gryphone.config import PRESETS, SourceConfig, TrainConfig, load_config
-from gryphone.data.mixture import Mixture, StoreSource, choose, load_sources
+from gryphone.data.mixture import Mixture, StoreSource, choose, known_to, load_sources
 from gryphone.data.store import InkStore
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.objective import seeded, training_canvases, training_loss
@@ -209,6 +209,16 @@ def test_excluded_samples_are_counted(tmp_path: Path) -> None:
     kept = choose(packed, SourceConfig("a", without=(r"\frac",)), lines.append)
     assert not any(r"\frac" in label for label in kept.labels)
     assert lines == [f"a: {30 - len(kept)} of 30 samples left out by its settings"]
+
+
+def test_samples_keep_to_the_symbols_of_a_data_set(tmp_path: Path) -> None:
+    packed = made_up_store(tmp_path, 30)
+    source = SourceConfig("a", symbols_of=str(write_inks(tmp_path / "few", 3)))
+    kept = choose(packed, source, lambda line: None)
+    tokens = known_to(source, "crohme")
+    assert tokens is not None
+    assert list(kept.labels) == [x for x in packed.labels if tokens.issuperset(x.split(" "))]
+    assert 0 < len(kept) < 30
 
 
 def test_mixture_shares_add_up() -> None:

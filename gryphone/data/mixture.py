@@ -16,7 +16,7 @@ from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
 from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
 from gryphone.errors import ConfigError, DataError
-from gryphone.tokens import Tokenizer, build_tokenizer, tokenizer_from_dict
+from gryphone.tokens import EMPTY, Tokenizer, build_tokenizer, tokenizer_from_dict
 
 Report = Callable[[str], None]
 
@@ -109,10 +109,21 @@ def shares(weights: list[float], batch: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
+    """The tokens of the data set whose symbols a source keeps to; None where it is free."""
+    if not source.symbols_of:
+        return None
+    labels = load_packed(Path(source.symbols_of), convention).labels
+    return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
+
+
 def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
     """Leave out the samples that a source's settings exclude, and say how many."""
     unwanted = set(source.without)
     keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
+    known = known_to(source, packed.convention)
+    if known is not None:
+        keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
     if not source.contradicting:
         keep &= packed.agreement != Agreement.CONTRADICTS
     if keep.all():
@@ -149,7 +160,7 @@ def load_sources(
     sources = [
         StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
         if s.kind == "ink"
-        else synth_source(s, tokenizer, device)
+        else synth_source(s, tokenizer, device, config.convention)
         for i, s in enumerate(config.sources)
     ]
     validation = {}
@@ -164,11 +175,20 @@ def load_sources(
     return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
 
 
-def synth_source(config: SourceConfig, tokenizer: Tokenizer, device: torch.device) -> Source:
+def synth_source(
+    source: SourceConfig, tokenizer: Tokenizer, device: torch.device, convention: str
+) -> Source:
     """A composer of synthetic ink."""
     from gryphone.synth.source import SynthSource
 
-    return SynthSource.load(Path(config.path), Path(config.glyphs), tokenizer, device, config.style)
+    return SynthSource.load(
+        Path(source.path),
+        Path(source.glyphs),
+        tokenizer,
+        device,
+        source.style,
+        known_to(source, convention),
+    )
 
 
 def read_unseen(config: TrainConfig) -> dict[str, set[str]]:

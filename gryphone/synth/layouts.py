@@ -6,8 +6,8 @@ the formula's main size, y down; stored in steps of 1/64 em.
 """
 
 import lzma
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,6 +72,30 @@ class Layouts:
         """The label of one layout."""
         rows = self.label[self.label_offsets[index] : self.label_offsets[index + 1]]
         return [(self.symbols[s], self.modifiers[m]) for s, m in rows.tolist()]
+
+    def select(self, chosen: NDArray[np.bool_]) -> "Layouts":
+        """The layouts that are marked in `chosen` (n,)."""
+        slots, labels = np.diff(self.slot_offsets), np.diff(self.label_offsets)
+        slot, label = np.repeat(chosen, slots), np.repeat(chosen, labels)
+        return replace(
+            self,
+            slot_offsets=_offsets(slots[chosen]),
+            label_offsets=_offsets(labels[chosen]),
+            glyph=self.glyph[slot],
+            position=self.position[slot],
+            fit=self.fit[slot],
+            rise=self.rise[slot],
+            geometry=self.geometry[slot],
+            label=self.label[label],
+        )
+
+    def written_with(self, symbols: Collection[str]) -> "Layouts":
+        """The layouts whose labels have these symbols alone."""
+        known = np.array([name in symbols for name in self.symbols])[self.label[:, 0]]
+        chosen = np.logical_and.reduceat(known, self.label_offsets[:-1])
+        if not chosen.any():
+            raise DataError(f"none of the {len(self)} layouts keeps to the symbols asked for")
+        return self.select(chosen)
 
     def save(self, path: Path) -> None:
         """Write one .npz whose columns are xz-compressed."""

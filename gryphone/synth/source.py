@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -34,9 +34,15 @@ class SynthSource:
         tokenizer: Tokenizer,
         device: torch.device,
         changes: Mapping[str, float] | None = None,
+        symbols: Collection[str] | None = None,
     ) -> SynthSource:
-        """A source of the layouts in one file; where they came from decides the style."""
+        """A source of the layouts in one file, or of those that have no other than `symbols`.
+
+        Where the layouts came from decides the style.
+        """
         packed = load_layouts(layouts)
+        if symbols is not None:
+            packed = packed.written_with(symbols)
         try:
             style = replace(STYLES[packed.origin], **(changes or {}))
         except TypeError:
