@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from gryphone.config import SourceConfig
+from gryphone.data.mixture import synth_source
 from gryphone.data.packed import Packed
 from gryphone.errors import ConfigError, DataError
 from gryphone.synth.compose import Composer
@@ -477,6 +479,13 @@ def test_source_makes_training_batches(tmp_path: Path) -> None:
     assert calm == replace(REAL, slant=0.0)
     with pytest.raises(ConfigError, match="'slope' is unknown"):
         SynthSource.load(*files, {"slope": 0.0})
+    (tmp_path / "inks").mkdir()
+    (tmp_path / "inks" / "a.json").write_text("[[[0, 0], [1, 1]]]")
+    (tmp_path / "inks" / "labels.tsv").write_text("a\ty\n")
+    config = SourceConfig(
+        str(files[0]), kind="synth", glyphs=str(files[1]), symbols_of=str(tmp_path / "inks")
+    )
+    assert synth_source(config, tokenizer, device, "crohme").composer.size == 1  # y alone
 
 
 def test_photographs_carry_their_labels(tmp_path: Path) -> None:
