@@ -271,8 +271,7 @@ class Looked:
     def is_doubtful(self, number: int, decoded: Decoded) -> bool:
         """Whether an answer leaves so much doubt that another tracing should be looked at."""
         most = DOUBT_ABOUT_PICTURE if self.inks[number].retraced else DOUBT_ABOUT_INK
-        doubt = -hidden_log_probs(decoded.ids, decoded).sum()
-        return bool(doubt > most and self.tracing(number))
+        return bool(-hidden_log_probs(decoded.ids, decoded).sum() > most)
 
     def other(self, inks: Sequence[int]) -> Memory:
         """What the encoder sees of some of the inks in their other tracing, looked at once."""
@@ -316,7 +315,10 @@ class Looked:
             if decoded.steps == options.steps and self.is_doubtful(int(owner), decoded)
         }
         now = time.perf_counter()
-        if not unsure or (deadline is not None and now + 2 * (now - began) > deadline):
+        if deadline is not None and now + 2 * (now - began) > deadline:
+            return found
+        unsure = {owner for owner in unsure if self.tracing(owner)}
+        if not unsure:
             return found
         again = [place for place, owner in enumerate(owners) if int(owner) in unsure]
         some = None if constraints is None else [constraints[i] for i in again]
