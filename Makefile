@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint style bench bench-train load setup browser
+.PHONY: demo test lint style bench bench-train load setup browser fonts
 
 setup: $(READY)
 
@@ -48,3 +48,14 @@ bench-train: $(READY)
 # Load test of the server on the loopback interface, about five minutes.
 load: $(READY)
 	$(BIN)/python benchmarks/load.py
+
+# Handwriting fonts under open licences (Google Fonts, by npm): further hands for the synthesiser,
+# and some to validate with.
+fetch = mkdir -p $(1) && cd $(1) && for name in $$(cat $(CURDIR)/configs/$(2)); do \
+	  npm pack --silent @fontsource/$$name > .packed && \
+	  tar xzf $$(cat .packed) -O package/files/$$name-latin-400-normal.woff > $$name.woff || exit 1; \
+	done && rm -f .packed *.tgz
+
+fonts:
+	$(call fetch,fonts,fonts.txt)
+	$(call fetch,fonts/held-out,fonts-held-out.txt)

@@ -492,15 +492,16 @@ def test_photographs_carry_their_labels(tmp_path: Path) -> None:
     labels = "x + 2", "y = 2"
     bank = bank_of("x", "y", "2", "+", "=")
     boxes = dict.fromkeys(bank.classes, BOX)
-    bank.save(tmp_path / "glyphs.npz")
+    glyphs = tmp_path / "glyphs.npz"
+    bank.save(glyphs)
     for kind in ("tex", "real"):
         layouts = pack_layouts(map(row_layout, labels), boxes, origin=kind)
         layouts.save(tmp_path / f"layouts-{kind}.npz")
     tokenizer = tokenizer_of(*labels)
-    inks = list(written(tmp_path, tokenizer, 70, seed=1))
+    inks = list(written(tmp_path, glyphs, tokenizer, 70, seed=1))
     assert len({s.id for s in inks}) == 70
     assert all(s.ink is not None and len(s.label.split()) == 3 for s in inks)
-    one = next(photographs(tmp_path, tokenizer, 70, seed=1))
+    one = next(photographs(tmp_path, glyphs, tokenizer, 70, seed=1))
     assert one.label == inks[0].label and one.ink != inks[0].ink
 
 

@@ -45,6 +45,7 @@ def register(app: typer.Typer) -> None:
     synth.command()(preview)
     synth.command()(realism)
     synth.command()(photos)
+    synth.command()(fonts)
     app.add_typer(synth, name="synth")
 
 
@@ -228,6 +229,9 @@ def photos(
     count: Annotated[int, typer.Option(min=1, help="Inks to photograph.")] = 25_000,
     seed: Annotated[int, typer.Option(help="Another seed, other inks.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    glyphs: Annotated[
+        Path | None, typer.Option(help="Another glyph bank than PACKED/glyphs.npz.")
+    ] = None,
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     from gryphone.data.packed import write_packed
@@ -237,8 +241,29 @@ def photos(
     tokenizer = load_tokenizer(packed / "tokenizer.json")
     if tokenizer is None:
         raise DataError(f"{packed}: holds no tokenizer.json; run `gryphone synth build` first")
-    made = photographs(packed, tokenizer, count, seed=seed, workers=workers)
+    bank = packed / "glyphs.npz" if glyphs is None else glyphs
+    made = photographs(packed, bank, tokenizer, count, seed=seed, workers=workers)
     report = write_packed(made, out)
     typer.echo(f"{out}: {report.packed} of {report.read} inks, {report.bytes:,} bytes")
     for name, why in report.left_out():
         typer.echo(f"{name}: {why}", err=True)
+
+
+def fonts(
+    bank: Annotated[Path, typer.Argument(help="A glyph bank (.npz) of `synth build`.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of .ttf, .otf and .woff files.")],
+    out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
+) -> None:
+    """Add the hands of handwriting fonts to a glyph bank (`make fonts` fetches some)."""
+    from collections import Counter
+
+    from gryphone.synth.fonts import with_fonts
+    from gryphone.synth.glyphs import load_bank
+
+    old, dropped = load_bank(bank), Counter[str]()
+    new = with_fonts(old, folder, dropped)
+    new.save(out)
+    hands = int(new.writers.max() - old.writers.max())
+    typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} fonts beside {len(old):,}")
+    for reason, number in dropped.most_common():
+        typer.echo(f"dropped: {number:,} {reason}", err=True)

@@ -56,6 +56,20 @@ class GlyphBank:
         low = np.minimum.reduceat(self.points.astype(np.float32), starts)
         return np.asarray((high - low) / np.float32(SCALE), dtype=np.float32)
 
+    def select(self, glyphs: NDArray[np.int64]) -> "GlyphBank":
+        """Some of the glyphs, in another order; a bank's order is by class, then writer."""
+        lengths = np.diff(self.offsets)[glyphs]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[glyphs] - offsets[:-1], lengths)
+        return GlyphBank(
+            classes=self.classes,
+            points=self.points[rows],
+            pen=self.pen[rows],
+            offsets=offsets,
+            labels=self.labels[glyphs],
+            writers=self.writers[glyphs],
+        )
+
     def save(self, path: Path) -> None:
         """Write the bank as one compressed .npz file."""
         first = self.points.astype(np.int16)
@@ -93,6 +107,23 @@ def load_bank(path: Path) -> GlyphBank:
         labels=data["labels"],
         writers=data["writers"],
     )
+
+
+def join(first: GlyphBank, second: GlyphBank) -> GlyphBank:
+    """The glyphs of both, for the classes of the first; their writers are different people."""
+    known = {name: i for i, name in enumerate(first.classes)}
+    names = np.array([known.get(name, -1) for name in second.classes], dtype=np.int16)
+    newcomers = np.where(second.writers >= 0, second.writers + first.writers.max() + 1, ANY_WRITER)
+    both = GlyphBank(
+        classes=first.classes,
+        points=np.concatenate([first.points, second.points]),
+        pen=np.concatenate([first.pen, second.pen]),
+        offsets=np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]]),
+        labels=np.concatenate([first.labels, names[second.labels]]),
+        writers=np.concatenate([first.writers, newcomers]).astype(np.int16),
+    )
+    order = np.lexsort((both.writers, both.labels))
+    return both.select(order[both.labels[order] >= 0])
 
 
 def _unit(strokes: Sequence[Array]) -> list[Array]:

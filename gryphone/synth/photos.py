@@ -24,19 +24,25 @@ BATCH = 64
 
 
 def photographs(
-    packed: Path, tokenizer: Tokenizer, count: int, *, seed: int = 0, workers: int = 1
+    packed: Path,
+    glyphs: Path,
+    tokenizer: Tokenizer,
+    count: int,
+    *,
+    seed: int = 0,
+    workers: int = 1,
 ) -> Samples:
     """`count` photographed inks, half in TeX's layouts and half in real ones."""
-    return photographed(written(packed, tokenizer, count, seed), seed, workers)
+    return photographed(written(packed, glyphs, tokenizer, count, seed), seed, workers)
 
 
-def written(packed: Path, tokenizer: Tokenizer, count: int, seed: int) -> Iterator[Sample]:
+def written(
+    packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int
+) -> Iterator[Sample]:
     """The inks before they are photographed."""
     device = torch.device("cpu")
     sources = [
-        SynthSource.load(
-            packed / f"layouts-{kind}.npz", packed / "glyphs.npz", tokenizer, device, style
-        )
+        SynthSource.load(packed / f"layouts-{kind}.npz", glyphs, tokenizer, device, style)
         for kind, style in STYLES.items()
     ]
     generator = torch.Generator().manual_seed(seed)
