@@ -1,28 +1,33 @@
-"""Many files: batches of like size, one line of results each, resumable at any point."""
+"""Many files: read ahead, recognised in batches, one line of results each, resumable."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
+import os
+import shutil
+import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError
-from gryphone.evaluate import chunks, ink_length
 from gryphone.ink import Ink
 from gryphone.inputs import read_source
 from gryphone.options import Ask
 from gryphone.recognize import Recognizer
 from gryphone.result import Result
 
-WINDOW, BATCH = 64, 8
-SETTINGS = ("steps", "seed")
+BATCH = 8  # files that are recognised together, and so the most that a kill loses
+START = b'{"file": '  # of every line of results
+NO_SETTINGS = ("on_step", "given")  # of Ask: a callback, and an answer about one single ink
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class BatchReport:
     before: int  # had their line from an earlier run
     recognized: int
     errors: int
+    warned: int  # recognised, with a warning
     seconds: float
 
     @property
@@ -51,38 +57,54 @@ def read_file(path: Path) -> Ink | str:
 
 def recognize_files(
     recognizer: Recognizer, files: Sequence[Path], ask: Ask, workers: int = 0
-) -> Iterator[tuple[Path, Result | str]]:
+) -> Generator[tuple[Path, Result | str], None, None]:
     """Each file with its result or its error, in order; `workers` processes read ahead."""
     with ExitStack() as stack:
         if workers > 0:
-            # A fresh interpreter: forking a process that runs PyTorch's threads may hang.
-            context = multiprocessing.get_context("spawn")
-            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=context))
-            stream: Iterator[Ink | str] = pool.map(read_file, files, chunksize=8)
+            stream = _read_ahead(files, workers, stack)
         else:
             stream = map(read_file, files)
         pairs = zip(files, stream, strict=True)
-        while window := list(islice(pairs, WINDOW)):
-            yield from _window(recognizer, window, ask)
+        while batch := list(islice(pairs, BATCH)):
+            yield from _recognize(recognizer, batch, ask)
 
 
-def _window(
-    recognizer: Recognizer, window: Sequence[tuple[Path, Ink | str]], ask: Ask
+def _read_ahead(files: Sequence[Path], workers: int, stack: ExitStack) -> Iterator[Ink | str]:
+    """What other processes read, in order; `stack` ends them, whatever is left to read."""
+    pool = ProcessPoolExecutor(
+        workers,
+        # A fresh interpreter: forking a process that runs PyTorch's threads may hang.
+        multiprocessing.get_context("spawn"),
+        # Ctrl-C goes to all processes of a terminal; the main one says what became of the run.
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+    stack.callback(pool.shutdown, cancel_futures=True)
+    with _ctrl_c_held_back():
+        return pool.map(read_file, files)
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Processes that start meanwhile inherit this: Ctrl-C does not hit them while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _recognize(
+    recognizer: Recognizer, batch: Sequence[tuple[Path, Ink | str]], ask: Ask
 ) -> Iterator[tuple[Path, Result | str]]:
-    """Recognise what was read, in batches of like size; answers come in the order of the files."""
-    done: dict[int, Result | str] = {}
-    inks: list[tuple[int, Ink]] = []
-    for i, (_, read) in enumerate(window):
-        if isinstance(read, Ink):
-            inks.append((i, read))
-        else:
-            done[i] = read
-    inks.sort(key=lambda pair: ink_length(pair[1]))
-    for part in chunks(inks, BATCH):
-        results = recognizer.recognize_many([ink for _, ink in part], ask=ask)
-        done |= {i: result for (i, _), result in zip(part, results, strict=True)}
-    for i, (path, _) in enumerate(window):
-        yield path, done[i]
+    """Recognise together what could be read; every file keeps its place."""
+    inks = [read for _, read in batch if isinstance(read, Ink)]
+    results = iter(recognizer.recognize_many(inks, ask=ask))
+    for path, read in batch:
+        yield path, next(results) if isinstance(read, Ink) else read
 
 
 def run_batch(
@@ -92,69 +114,113 @@ def run_batch(
     ask: Ask,
     workers: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    weights: str = "",
 ) -> BatchReport:
-    """Write one JSON line per file to `out`; what it already holds is not done again."""
+    """Write one JSON line per file to `out`; what it already answers is not done again.
+
+    `weights` names the recogniser's weights (`fingerprint`): answers of others are not mixed in.
+    """
     began = time.perf_counter()
-    settings = {"steps": ask.total_steps, "seed": ask.seed}
+    settings = settings_of(ask, weights)
     done = resume(out, settings)
     todo = [path for path in files if str(path) not in done]
     before = len(files) - len(todo)
     progress(before, len(files))
-    errors = 0
+    errors = warned = 0
+    answers = recognize_files(recognizer, todo, ask, workers)
     try:
-        with out.open("a", encoding="utf-8") as file:
-            answers = recognize_files(recognizer, todo, ask, workers)
+        with out.open("a", encoding="utf-8") as file, closing(answers):
             for count, (path, answer) in enumerate(answers, 1):
                 errors += isinstance(answer, str)
+                warned += isinstance(answer, Result) and bool(answer.warnings)
                 _write(file, path, answer, settings)
                 progress(before + count, len(files))
     except OSError as error:
         raise DataError(f"{out}: cannot be written: {error.strerror or error}") from error
     seconds = time.perf_counter() - began
-    return BatchReport(len(files), before, len(todo) - errors, errors, seconds)
+    return BatchReport(len(files), before, len(todo) - errors, errors, warned, seconds)
+
+
+def settings_of(ask: Ask, weights: str) -> dict[str, Any]:
+    """All that decides what the answers are, as it is read back from JSON."""
+    options = {f.name: getattr(ask, f.name) for f in fields(ask) if f.name not in NO_SETTINGS}
+    settings: dict[str, Any] = json.loads(
+        json.dumps(options | {"steps": ask.total_steps, "weights": weights})
+    )
+    return settings
+
+
+def fingerprint(weights: Path) -> str:
+    """A short name for the content of a checkpoint directory."""
+    weights, digest = checkpoint_directory(weights), hashlib.sha256()
+    for path in (weights / "config.json", *sorted(weights.glob("weights-*.safetensors"))):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _write(file: IO[str], path: Path, answer: Result | str, settings: dict[str, Any]) -> None:
-    """One line, written at once and pushed out, so that a kill loses at most a part of a line."""
+    """One line, written at once and pushed out, so that a kill cuts one line at most."""
+    made = {"steps": settings["steps"], "seed": settings["seed"], "settings": settings}
     if isinstance(answer, str):
-        line: dict[str, Any] = {"file": str(path), "error": answer, **settings}
+        line: dict[str, Any] = {"file": str(path), "error": answer, **made}
     else:
-        line = answer.to_dict() | {"file": str(path), **settings, "used": answer.steps}
+        line = answer.to_full_dict() | {"file": str(path), **made, "used": answer.steps}
     file.write(json.dumps(line, ensure_ascii=False) + "\n")
     file.flush()
 
 
 def resume(out: Path, settings: dict[str, Any]) -> set[str]:
-    """The files that `out` has a line for; a last line that was cut short is removed."""
+    """The files that `out` answers; lines with an error, or cut short, are taken out of it."""
     done: set[str] = set()
-    if not out.exists():
+    if not out.is_file():  # not there yet, or a device or pipe, which has nothing to go on from
         return done
-    whole = 0
+    spoilt: set[int] = set()
     try:
-        with out.open("rb+") as file:
+        with out.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                done.add(_file_of(line, f"{out}, line {number}", settings))
-                whole += len(line)
-            file.truncate(whole)
+                name = _answered(line, f"{out}, line {number}", settings)
+                if name is None:
+                    spoilt.add(number)
+                else:
+                    done.add(name)
+        if spoilt:
+            _remove_lines(out, spoilt)
     except OSError as error:
         raise DataError(f"{out}: cannot be continued: {error.strerror or error}") from error
     return done
 
 
-def _file_of(line: bytes, where: str, settings: dict[str, Any]) -> str:
+def _answered(line: bytes, where: str, settings: dict[str, Any]) -> str | None:
+    """The file that a line answers, or None where the line has to be made again."""
+    if not line.endswith(b"\n") and line[: len(START)] == START[: len(line)]:
+        return None
     try:
         row = json.loads(line)
-        name = str(row["file"])
+        name, made = str(row["file"]), dict(row["settings"])
     except (ValueError, KeyError, TypeError):
         raise DataError(
-            f"{where}: is no result of `gryphone recognize`; choose another --out"
+            f"{where}: is no result of this version's `gryphone recognize`; choose another --out"
         ) from None
+    if "error" in row:
+        return None
     for key, value in settings.items():
-        if row.get(key) != value:
+        if made.get(key) != value:
             raise DataError(
-                f"{where}: was made with {key} {row.get(key)}, this run uses {value}; "
+                f"{where}: was made with {key} {made.get(key)}, this run uses {value}; "
                 "use the same, or choose another --out"
             )
     return name
+
+
+def _remove_lines(path: Path, numbers: Collection[int]) -> None:
+    """Write the other lines to a new file, then move it: a kill leaves the old or the new one."""
+    path = path.resolve()  # a link stays a link
+    fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        with path.open("rb") as old, fresh.open("wb") as new:
+            new.writelines(line for n, line in enumerate(old, 1) if n not in numbers)
+        shutil.copymode(path, fresh)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

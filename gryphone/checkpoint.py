@@ -103,7 +103,7 @@ def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, 
         if path.exists():
             path.rename(old)
         fresh.rename(path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter is safetensors' own full disk
         shutil.rmtree(fresh, ignore_errors=True)
         raise CheckpointError(f"cannot write checkpoint {path}: {error}") from error
     shutil.rmtree(old, ignore_errors=True)
@@ -122,8 +122,16 @@ def _shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
     return shards
 
 
+def checkpoint_directory(path: Path) -> Path:
+    """The directory of a checkpoint that is named by itself or by its run's folder."""
+    inside = path / "checkpoint"
+    named_by_run = not (path / "config.json").exists() and (inside / "config.json").exists()
+    return inside if named_by_run else path
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a checkpoint directory, quantised ones restored."""
+    path = checkpoint_directory(path)
     files = sorted(path.glob("weights-*.safetensors"))
     if not files:
         raise CheckpointError(
@@ -142,6 +150,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_description(path: Path) -> dict[str, Any]:
     """The parsed and checked config.json of a checkpoint directory."""
+    path = checkpoint_directory(path)
     try:
         description = json.loads((path / "config.json").read_text())
     except FileNotFoundError:
@@ -168,7 +177,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Checkpoint:
     """Rebuild a network, its tokenizer and its facts from a directory."""
-    path = Path(path)
+    path = checkpoint_directory(Path(path))
     description = read_description(path)
     try:
         config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")

@@ -6,14 +6,17 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from gryphone.augment import Augment
 from gryphone.errors import ConfigError
+from gryphone.latex.normalize import CONVENTIONS
 from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
 from gryphone.raster import Canvas
 
 T = TypeVar("T")
+SIZES = ("width", "encoder_depth", "encoder_heads", "decoder_depth", "decoder_heads", "length")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class ModelConfig:
     aux: bool = True  # heads that read patches without the decoder
 
     def __post_init__(self) -> None:
+        for name in SIZES:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
         for heads in (self.encoder_heads, self.decoder_heads):
             if self.width % heads:
                 raise ConfigError(f"width {self.width} is not a multiple of {heads} heads")
@@ -164,6 +170,11 @@ class TrainConfig:
         for name in ("batch", "shards", "steps", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if not self.minutes > 0:
+            raise ConfigError(f"minutes is {self.minutes}; it must be more than 0")
+        if self.convention not in CONVENTIONS:
+            known = ", ".join(sorted(CONVENTIONS))
+            raise ConfigError(f"convention {self.convention!r} is unknown; use one of {known}")
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
         if self.scheme not in ("sat", "raw"):
@@ -176,7 +187,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
 
     try:
         raw = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no settings; see configs/ for examples")
@@ -185,42 +196,91 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
 
 def config_of(raw: Mapping[str, Any], where: str) -> TrainConfig:
     """A training configuration from plain data; `where` it stands is named in errors."""
-    model = dict(raw.get("model") or {})
-    preset = model.pop("preset", "ink")
-    if preset not in PRESETS:
+    chosen = raw.get("model") or {}
+    if not isinstance(chosen, Mapping):
+        raise _unfit(chosen, "a mapping such as {preset: ink}", f"{where}: model")
+    preset = chosen.get("preset", "ink")
+    if preset not in list(PRESETS):  # a list: what is no preset may have no hash either
         raise ConfigError(f"{where}: preset {preset!r} is unknown; use one of {', '.join(PRESETS)}")
-    model = {**dataclasses.asdict(PRESETS[preset]), **model}
-    return from_dict(TrainConfig, {**raw, "model": model}, where)
+    changes = {key: value for key, value in chosen.items() if key != "preset"}
+    model = {**dataclasses.asdict(PRESETS[preset]), **changes}
+    raw = {**raw, "model": model}
+    if raw.get("precision") is False:
+        raw["precision"] = "no"  # which YAML takes for a truth value
+    return from_dict(TrainConfig, raw, where)
 
 
 def from_dict(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
     """Build a (nested) settings dataclass; an unknown key or a value of a wrong type is named."""
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    unknown = sorted(set(raw) - set(fields))
+    unknown = sorted(set(raw) - set(fields), key=str)
     if unknown:
         raise ConfigError(f"{where}: unknown setting {unknown[0]!r}; known: {', '.join(fields)}")
-    values: dict[str, Any] = {}
-    nested: dict[str, type[Any]] = {"canvas": Canvas, "model": ModelConfig, "augment": Augment}
-    for key, value in raw.items():
-        if key in nested and isinstance(value, Mapping):
-            value = from_dict(nested[key], value, f"{where}: {key}")
-        elif key == "sources":
-            value = tuple(from_dict(SourceConfig, s, f"{where}: sources") for s in value)
-        elif key == "precision" and value is False:
-            value = "no"  # which YAML takes for a truth value
-        elif isinstance(value, list):
-            value = tuple(value)
-        elif isinstance(value, str) and fields[key].type in ("float", "int"):
-            value = _number(value, f"{where}: {key}")  # YAML reads 1e-3 as a string
-        values[key] = value
-    try:
-        return cls(**values)
-    except TypeError as error:
-        raise ConfigError(f"{where}: {error}") from error
+    for name, setting in fields.items():
+        optional = (setting.default, setting.default_factory) != (dataclasses.MISSING,) * 2
+        if name not in raw and not optional:
+            raise ConfigError(f"{where}: the setting {name!r} is missing")
+    kinds = get_type_hints(cls)
+    return cls(**{key: _typed(value, kinds[key], f"{where}: {key}") for key, value in raw.items()})
 
 
-def _number(text: str, where: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"{where} is {text!r}; it must be a number") from None
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    """A setting's value as its annotation wants it."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is UnionType:  # X | None
+        return None if value is None else _typed(value, inner[0], where)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            first = dataclasses.fields(kind)[0].name
+            raise _unfit(value, f"a mapping such as {{{first}: ...}}", where)
+        return from_dict(kind, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        return _typed_list(value, inner, where)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise _unfit(value, "a mapping of names to values", where)
+        return {
+            _typed(k, str, where): _typed(v, inner[1], f"{where}: {k}") for k, v in value.items()
+        }
+    return _typed_scalar(value, kind, where)
+
+
+def _typed_list(value: Any, inner: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    """A tuple of one kind of any length (`X, ...`), or of exactly the kinds given."""
+    many = inner[-1] is Ellipsis
+    if not isinstance(value, (list, tuple)) or not (many or len(value) == len(inner)):
+        raise _unfit(value, "a list" if many else f"a list of {len(inner)} values", where)
+    kinds = inner[:1] * len(value) if many else inner
+    return tuple(_typed(v, k, where) for v, k in zip(value, kinds, strict=True))
+
+
+def _typed_scalar(value: Any, kind: type, where: str) -> Any:
+    """A text, a truth value or a number."""
+    if kind in (str, bool):
+        if not isinstance(value, kind):
+            raise _unfit(
+                value, "true or false" if kind is bool else "text; put it in quotes", where
+            )
+        return value
+    number = _number(value)
+    if number is None:
+        raise _unfit(value, "a number", where)
+    if kind is int:
+        if number % 1:
+            raise _unfit(value, "a whole number", where)
+        return int(number)
+    return number
+
+
+def _number(value: Any) -> float | None:
+    """The number that a value is; YAML reads 1e-3 as a string, and true is no number."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _unfit(value: Any, expected: str, where: str) -> ConfigError:
+    return ConfigError(f"{where} is {value!r}; it must be {expected}")

@@ -123,7 +123,9 @@ class Constraint:
 
 def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
     """The uniform numbers (steps, length) that decide what one sample remasks."""
-    generator = np.random.Generator(np.random.Philox(key=[seed % 2**64, key % 2**64]))
+    # As a plain list, numbers of 2**63 and more would be rounded to floats: many seeds, one draw.
+    numbers = np.array([seed % 2**64, key % 2**64], dtype=np.uint64)
+    generator = np.random.Generator(np.random.Philox(key=numbers))
     return generator.random((steps, length))
 
 
@@ -152,7 +154,8 @@ def decode(
             now = time.perf_counter()
             spent = (now - began) / (options.steps - t + 1)  # per step so far
             # The time of one step stays in hand: steps vary, and the answer has to be read out.
-            fits = max(0, int((deadline - now) / max(spent, 1e-9)) - 1)
+            room = (deadline - now) / max(spent, 1e-9) - 1  # in steps; endless for a far deadline
+            fits = max(0, int(min(room, options.steps)))
             if t == options.steps:
                 total = min(total, 1 + fits)  # the whole schedule shrinks to what there is time for
             if t > total:

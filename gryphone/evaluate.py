@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,6 +37,7 @@ class Item:
     truth: str
     ink: Ink | None
     problem: str = ""
+    name: str = ""  # its file, relative to the data set
 
 
 @dataclass(frozen=True)
@@ -113,16 +115,17 @@ def evaluate(
     stream = itertools.islice(items(*paths), limit)
     while window := list(itertools.islice(stream, WINDOW)):
         answers += _read_window(recognizer, window, ask)
-        truths += [Item(i.id, i.truth, None, i.problem) for i in window]
+        truths += [replace(i, ink=None) for i in window]
         progress(len(truths))
     if not truths:
         raise DataError(f"{paths[0]}: holds no samples")
     seconds = time.perf_counter() - began
+    graphs = _true_graphs(truths, lg)  # which goes by stems, so before they are told apart
+    truths = told_apart(truths)
     per_run = [
         [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
         for run in range(runs)
     ]
-    graphs = _true_graphs(truths, lg)
     return Evaluation(
         name=str(paths[0]),
         steps=steps,
@@ -148,13 +151,30 @@ def items(*paths: Path) -> Iterator[Item]:
 def _item(sample: Sample | Unreadable) -> Item:
     if isinstance(sample, Unreadable):
         return Item(sample.name, "", None, sample.error)
+    problem, ink = "", sample.ink
     if sample.label is None:
-        return Item(sample.id, "", None, "has no truth to compare with")
-    try:
-        ink = sample.ink if sample.ink is not None else read_source(sample.image, sample.id)
-    except InkError as error:
-        return Item(sample.id, sample.label, None, str(error))
-    return Item(sample.id, sample.label, ink)
+        ink, problem = None, "has no truth to compare with"
+    elif ink is None:
+        try:
+            ink = read_source(sample.image, sample.id)
+        except InkError as error:
+            problem = str(error)
+    return Item(sample.id, sample.label or "", ink, problem, sample.name)
+
+
+def told_apart(items: Sequence[Item]) -> list[Item]:
+    """The same items under different ids: those that share one get their path, or a number."""
+    ids = [item.id for item in items]
+    paths = [str(PurePosixPath(item.name).with_suffix("")) if item.name else "" for item in items]
+    for longer in (paths, [item.name for item in items]):
+        shared = Counter(ids)
+        ids = [more if more and shared[i] > 1 else i for i, more in zip(ids, longer, strict=True)]
+    seen: Counter[str] = Counter()
+    out = []
+    for item, i in zip(items, ids, strict=True):
+        seen[i] += 1
+        out.append(replace(item, id=i if seen[i] == 1 else f"{i}#{seen[i]}"))
+    return out
 
 
 def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:

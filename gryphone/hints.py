@@ -72,7 +72,9 @@ def apply_lock(
     """Fix symbols at positions; a value may be (symbol, modifier) to fix the structure as well."""
     for place, value in lock.items():
         where = f"lock[{place}]"
-        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(shown) - 1:
+        if isinstance(place, bool) or not isinstance(place, (int, np.integer)):
+            raise ConfigError(f"lock: position {place!r} is no whole number")
+        if not 0 <= place < len(shown) - 1:
             raise ConfigError(f"{where}: positions go from 0 to {len(shown) - 2}")
         entries = [value] if isinstance(value, str) else list(value)
         if not 1 <= len(entries) <= len(options):

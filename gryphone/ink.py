@@ -182,6 +182,8 @@ def read_strokes(
         raise InkError(f"{name}: {len(value)} strokes; the limit is {limits.strokes}")
     strokes = [_json_stroke(stroke, name, i) for i, stroke in enumerate(value)]
     check_points(sum(map(len, strokes)), name, limits)
+    if not any(map(len, strokes)):
+        raise InkError(f"{name}: no strokes; there is nothing to read")
     # A tap that a canvas reports as an empty list drew nothing: leave it out.
     return Ink(tuple(s for s in strokes if len(s)), label=label, id=identity)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,10 @@ from gryphone.ink import Ink, read_inkml, read_strokes
 STDIN = "-"
 LARGEST_FILE = 64 << 20
 READABLE = (*INKS, *IMAGES)
+UNREAD = (".heic", ".heif", ".avif", ".svg", ".pdf")  # may well hold a formula
+NAMED = 10  # of those that are not read
+
+log = logging.getLogger(__name__)
 
 
 def read_source(source: Any, name: str | None = None) -> Ink:
@@ -90,17 +95,15 @@ def _read_image(source: Any, name: str) -> Ink:
 
 
 def expand(sources: Iterable[str]) -> list[Path]:
-    """Files named by paths, folders and glob patterns, in order, each once."""
+    """Files named by paths, folders and glob patterns, in order, each once.
+
+    Images and documents of a folder that cannot be read are named in a warning.
+    """
     files: dict[Path, None] = {}
     for source in sources:
         path = Path(source)
         if path.is_dir():
-            inside = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in READABLE]
-            if not inside:
-                raise InkError(
-                    f"{source}: the folder holds no ink or image ({', '.join(READABLE)})"
-                )
-            files |= dict.fromkeys(p for p in inside if p.is_file())
+            files |= dict.fromkeys(_inside(path))
         elif glob.has_magic(source) and not path.exists():
             found = glob.glob(source, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
             matches = [Path(m) for m in sorted(found)]
@@ -110,3 +113,16 @@ def expand(sources: Iterable[str]) -> list[Path]:
         else:
             files[path] = None
     return list(files)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """What can be read in a folder."""
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
+    inside = [p for p in files if p.suffix.lower() in READABLE]
+    if not inside:
+        raise InkError(f"{folder}: the folder holds no ink or image ({', '.join(READABLE)})")
+    unread = [str(p.relative_to(folder)) for p in files if p.suffix.lower() in UNREAD]
+    if unread:
+        names = ", ".join(unread[:NAMED]) + (", ..." if len(unread) > NAMED else "")
+        log.warning("%s: %d files not read: %s; save as PNG or JPEG", folder, len(unread), names)
+    return inside

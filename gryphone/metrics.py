@@ -79,7 +79,10 @@ class Compared:
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """Read `id<TAB>truth<TAB>prediction` lines, `.xz` too; a missing third column is a miss."""
+    """Read `id<TAB>truth<TAB>prediction` lines, `.xz` too; a missing third column is a miss.
+
+    A first line with the names of the columns is left out.
+    """
     try:
         data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
         text = data.decode("utf-8-sig")
@@ -95,6 +98,8 @@ def read_samples(path: Path) -> list[Sample]:
         if len(fields) not in (2, 3):
             shape = "write id<TAB>truth<TAB>prediction"
             raise DataError(f"{place}: {len(fields)} columns; {shape}")
+        if number == 1 and [f.strip().lower() for f in fields[:2]] == ["id", "truth"]:
+            continue  # a header
         if fields[0] in lines:
             raise DataError(f"{place}: id {fields[0]!r} was on line {lines[fields[0]]}; keep one")
         lines[fields[0]] = number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ DEFAULT_STEPS = 10
 MOST_STEPS = 50  # what a deadline alone may use up
 MOST_SAMPLES = 256
 MOST_VIEWS = 5
+MOST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,13 @@ class Ask:
         ):
             if value is not None and not 1 <= value <= most:
                 raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")
-        if self.deadline_ms is not None and not self.deadline_ms > 0:
-            raise ConfigError(f"deadline_ms is {self.deadline_ms}; it must be above 0")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ConfigError(f"seed is {self.seed}; it must be between 0 and {MOST_SEED}")
+        if self.deadline_ms is not None and not 0 < self.deadline_ms < math.inf:
+            raise ConfigError(
+                f"deadline_ms is {self.deadline_ms}; it must be above 0 and finite "
+                "(leave it out for no deadline)"
+            )
         if self.alternatives < 0:
             raise ConfigError(f"alternatives is {self.alternatives}; it must be 0 or more")
         if self.hint is not None and (self.remask or self.given is not None):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from gryphone.checkpoint import write_directory
 from gryphone.config import TrainConfig
+from gryphone.errors import DataError
 
 
 class Run:
@@ -22,6 +24,18 @@ class Run:
     def __init__(self, config: TrainConfig) -> None:
         self.folder = Path(config.out) / config.name
         self.checkpoint = self.folder / "checkpoint"
+
+    def make_folder(self) -> None:
+        """Find out before the work, not after it, whether there is a place for its results."""
+        with writing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def another(self, made_with: str, further: str = "") -> DataError:
+        """The error of a run that was changed in what it cannot go on with."""
+        return DataError(
+            f"the run in {self.folder} was made with {made_with}; "
+            f"give this one another name or --out{further}"
+        )
 
     def newest_state(self) -> Path | None:
         """The last whole state; a killed run leaves none half-written under this name."""
@@ -47,11 +61,22 @@ class Run:
         """Append a row to a CSV file."""
         path = self.folder / file
         fresh = not path.exists()
-        with path.open("a", newline="") as handle:
+        with writing(path), path.open("a", newline="") as handle:
             writer = csv.DictWriter(handle, list(row))
             if fresh:
                 writer.writeheader()
             writer.writerow(row)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says against writing to `path` into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written: {error.strerror or error}; make room or choose another out"
+        ) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from gryphone.errors import ConfigError, DataError
 from gryphone.model import GryphOne
 from gryphone.objective import seeded, training_loss
 from gryphone.runs import Run, optimizer_tensors, prefixed, restore_optimizer
-from gryphone.tokens import tokenizer_from_dict
+from gryphone.tokens import Tokenizer, tokenizer_from_dict
 from gryphone.validate import evaluate_all
 from gryphone.warmstart import initialise
 
@@ -52,6 +52,12 @@ def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return config.lr * warm * (config.min_lr + (1 - config.min_lr) * cosine)
+
+
+def size_of(tokenizer: Tokenizer) -> str:
+    """How large the vocabularies are, in words: 107 symbols and 25 modifiers."""
+    pairs = zip(tokenizer.vocabularies, tokenizer.streams, strict=True)
+    return " and ".join(f"{len(vocabulary)} {stream}" for vocabulary, stream in pairs)
 
 
 def make_optimizer(
@@ -85,13 +91,17 @@ class Training:
             )
         torch.backends.cuda.matmul.allow_tf32 = True
         self.run = Run(config)
-        self.run.folder.mkdir(parents=True, exist_ok=True)
+        self.run.make_folder()
         facts = self.run.read_facts()
         known = None if init is None else read_tokenizer(init)
         if facts:
             known = tokenizer_from_dict(facts["tokenizer"])
         sources = load_sources(config, device, report, known)
         self.mixture, self.tokenizer, self.validation = sources
+        if facts and known is not None and self.tokenizer != known:
+            sizes = f"{size_of(known)}, its data has {size_of(self.tokenizer)} now"
+            start = f"--init {self.run.checkpoint} to start from its weights"
+            raise self.run.another(sizes, f", and {start}")
         self.unseen = read_unseen(config)
         self.sizes = tuple(len(v) for v in self.tokenizer.vocabularies)
         torch.manual_seed(config.seed)
@@ -114,7 +124,10 @@ class Training:
         state = self.run.newest_state()
         if state is not None:
             tensors = read_tensors(state)
-            model.load_state_dict(prefixed(tensors, "model."))
+            try:
+                model.load_state_dict(prefixed(tensors, "model."))
+            except RuntimeError as error:
+                raise self.run.another("another model") from error
             self.ema.load_state_dict(prefixed(tensors, "ema."))
             restore_optimizer(optimizer, tensors)
             self.report(f"resuming {self.run.folder} at step {self.step}")

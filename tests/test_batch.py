@@ -1,15 +1,19 @@
 """Many files: resumable, nothing twice, nothing lost, one bad file is one line."""
 
 import json
+import multiprocessing
 import os
+import signal
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inkmaker import some, write_folder
 from tinymodel import tiny_checkpoint
 
 import gryphone
-from gryphone.batch import BATCH, recognize_files, resume, run_batch
+from gryphone.batch import BATCH, fingerprint, recognize_files, resume, run_batch, settings_of
 from gryphone.errors import DataError
 from gryphone.inputs import expand
 from gryphone.options import Ask
@@ -64,14 +68,15 @@ def test_a_killed_run_goes_on(recognizer: Recognizer, folder: Path, tmp_path: Pa
     # Killed in the middle of the fifth line.
     out.write_bytes(b"".join(cut[:4]) + cut[4][:20])
     report = run_batch(recognizer, files, out, ASK)
-    assert report.before == 4
+    assert report.before == 3  # and one line with an error, which is done again
     rows = lines(out)
-    assert [row["file"] for row in rows] == [str(f) for f in files]
+    done_before, again = files[1:4], [files[0], *files[4:]]
+    assert [row["file"] for row in rows] == [str(f) for f in [*done_before, *again]]
     assert {r["file"]: r.get("latex") for r in rows} == {
         r["file"]: r.get("latex") for r in map(json.loads, cut)
     }
-    again = run_batch(recognizer, files, out, ASK)
-    assert (again.before, again.recognized) == (len(files), 0)
+    third = run_batch(recognizer, files, out, ASK)
+    assert (third.before, third.recognized) == (len(files) - 1, 0)
     assert len(lines(out)) == len(files)
 
 
@@ -89,19 +94,125 @@ def test_interrupted_while_it_works(recognizer: Recognizer, folder: Path, tmp_pa
     assert sorted(str(row["file"]) for row in lines(out)) == sorted(map(str, files))
 
 
-def test_other_settings_are_not_mixed(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
-    files, out = expand([str(folder)])[:2], tmp_path / "r.jsonl"
+def test_a_kill_loses_one_batch_at_most(
+    recognizer: Recognizer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, out = [f for f in expand([str(folder)]) if f.stem != "bad"], tmp_path / "r.jsonl"
+    calls: list[int] = []
+
+    def killed(self: Recognizer, inks: Sequence[object], **options: Any) -> Any:
+        calls.append(len(lines(out)))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return many(self, inks, **options)
+
+    many = Recognizer.recognize_many
+    monkeypatch.setattr(Recognizer, "recognize_many", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_batch(recognizer, files, out, ASK)
+    assert calls == [0, BATCH]
+    assert [row["file"] for row in lines(out)] == [str(f) for f in files[:BATCH]]
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("steps", Ask(steps=3)),
+        ("seed", Ask(steps=2, seed=1)),
+        ("n_best", Ask(steps=2, n_best=2)),
+        ("samples", Ask(steps=2, samples=2)),
+        ("lock", Ask(steps=2, lock={0: "x"})),
+        ("hint", Ask(steps=2, hint="x...")),
+        ("allowed", Ask(steps=2, allowed="x1")),
+        ("views", Ask(steps=2, views=2)),
+        ("deadline_ms", Ask(steps=2, deadline_ms=1e6)),
+        ("method", Ask(steps=2, method="mask-predict")),
+    ],
+)
+def test_other_settings_are_not_mixed(
+    recognizer: Recognizer, folder: Path, tmp_path: Path, name: str, ask: Ask
+) -> None:
+    files, out = [folder / "s0.inkml", folder / "s1.inkml"], tmp_path / "r.jsonl"
     run_batch(recognizer, files, out, ASK)
-    with pytest.raises(DataError, match="line 1: was made with steps 2, this run uses 3"):
-        run_batch(recognizer, files, out, Ask(steps=3))
+    whole = out.read_text()
+    with pytest.raises(DataError, match=f"line 1: was made with {name} .*, this run uses"):
+        run_batch(recognizer, files, out, ask)
+    assert out.read_text() == whole
 
 
-def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
+def test_the_same_settings_go_on(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    files, out = [folder / "s0.inkml"], tmp_path / "r.jsonl"
+    ask = Ask(steps=2, lock={0: "x"}, allowed=["x", "1"])  # JSON knows neither numbers nor tuples
+    run_batch(recognizer, files, out, ask)
+    assert run_batch(recognizer, files, out, ask).before == 1
+
+
+def test_other_weights_are_not_mixed(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    files, out = [folder / "s0.inkml"], tmp_path / "r.jsonl"
+    first, second, copy = (
+        fingerprint(tiny_checkpoint(tmp_path / name, seed))
+        for name, seed in (("a", 0), ("b", 1), ("c", 0))
+    )
+    assert first == copy
+    run_batch(recognizer, files, out, ASK, weights=first)
+    with pytest.raises(DataError, match=f"was made with weights {first}, this run uses {second}"):
+        run_batch(recognizer, files, out, ASK, weights=second)
+
+
+def test_errors_are_done_again(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    ink, out = (folder / "s0.inkml").read_text(), tmp_path / "r.jsonl"
+    files = [tmp_path / "a.inkml", tmp_path / "b.inkml", tmp_path / "c.inkml"]
+    for path, text in zip(files, ("nonsense", ink, "nonsense"), strict=True):
+        path.write_text(text)
+    assert run_batch(recognizer, files, out, ASK).errors == 2
+    out.chmod(0o640)
+    files[0].write_text(ink)
+    report = run_batch(recognizer, files, out, ASK)
+    assert (report.before, report.recognized, report.errors) == (1, 1, 1)
+    rows = lines(out)
+    assert [Path(str(row["file"])).stem for row in rows] == ["b", "a", "c"]
+    assert ["error" in row for row in rows] == [False, False, True]
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        *(p.name for p in files),
+        out.name,
+    ]
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_a_device_is_not_read(
+    recognizer: Recognizer, folder: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    plain = Path.open
+
+    def spy(self: Path, mode: str = "r", **options: Any) -> Any:
+        if str(self) == device:
+            opened.append(mode)
+            assert mode == "a", f"{device} would be read without end"
+        return plain(self, mode, **options)
+
+    monkeypatch.setattr(Path, "open", spy)
+    files = [folder / "s0.inkml"]
+    if device == "/dev/full":
+        with pytest.raises(DataError, match="/dev/full: cannot be written: No space left"):
+            run_batch(recognizer, files, Path(device), ASK)
+    else:
+        assert run_batch(recognizer, files, Path(device), ASK).recognized == 1
+    assert opened == ["a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["dear diary\nmore", "one line", '{"file": "a", "latex": "x", "steps": 2, "seed": 0}\n'],
+    ids=["lines", "no line end", "an earlier version's"],
+)
+def test_a_foreign_file_is_left_alone(tmp_path: Path, text: str) -> None:
     out = tmp_path / "diary.txt"
-    out.write_text("dear diary\nmore")
-    with pytest.raises(DataError, match="choose another --out"):
-        resume(out, {"steps": 2, "seed": 0})
-    assert out.read_text() == "dear diary\nmore"
+    out.write_text(text)
+    with pytest.raises(DataError, match=r"line 1: is no result .* choose another --out"):
+        resume(out, settings_of(ASK, ""))
+    assert out.read_text() == text
 
 
 def test_workers_read_the_same(recognizer: Recognizer, folder: Path) -> None:
@@ -112,6 +223,20 @@ def test_workers_read_the_same(recognizer: Recognizer, folder: Path) -> None:
     ]
     spawned = recognize_files(recognizer, files, ASK, workers=1)
     assert [str(r) if isinstance(r, str) else r.latex for _, r in spawned] == plain
+
+
+def test_workers_leave_ctrl_c_to_the_main_process(
+    recognizer: Recognizer, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answers = recognize_files(recognizer, expand([str(folder)]), ASK, workers=1)
+    next(answers)
+    workers = multiprocessing.active_children()
+    assert workers
+    for worker in workers:
+        os.kill(worker.pid or 0, signal.SIGINT)
+    assert len(list(answers)) == BATCH + 3
+    assert [worker.exitcode for worker in workers] == [0]
+    assert "KeyboardInterrupt" not in capfd.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from gryphone.analysis.release import release
 from gryphone.checkpoint import (
+    checkpoint_directory,
     dequantize,
     load_checkpoint,
     quantize,
     read_tensors,
+    read_tokenizer,
     save_checkpoint,
 )
 from gryphone.config import PRESETS, build_model
@@ -43,6 +46,15 @@ def test_round_trip(tmp_path: Path) -> None:
     assert not loaded.model.training
     save(tmp_path / "a")  # overwriting leaves nothing behind
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_runs_folder_stands_for_its_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path / "run" / "checkpoint")
+    assert load_checkpoint(tmp_path / "run").tokenizer == build_tokenizer("sat", LABELS)
+    assert read_tokenizer(tmp_path / "run") == build_tokenizer("sat", LABELS)
+    assert read_tensors(tmp_path / "run").keys() == read_tensors(tmp_path / "run/checkpoint").keys()
+    save(tmp_path / "run")  # a checkpoint of its own comes first
+    assert checkpoint_directory(tmp_path / "run") == tmp_path / "run"
 
 
 def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
@@ -134,14 +146,18 @@ def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
         load_checkpoint(tmp_path / "a")
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")],
+)
 def test_a_full_disk_leaves_the_old_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: Exception
 ) -> None:
     save(tmp_path / "a")
     before = read_tensors(tmp_path / "a")
 
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise reason
 
     monkeypatch.setattr("gryphone.checkpoint.save_file", full)
     with pytest.raises(CheckpointError, match="No space left"):

@@ -59,6 +59,26 @@ def test_stats_of_images(tmp_path: Path) -> None:
     assert figures["patches"] == {} and stats["left_out"][0]["name"] == "lost"
 
 
+def test_inks_and_images_of_one_folder_are_counted_together(tmp_path: Path) -> None:
+    mixed = inkmaker.write_folder(tmp_path / "mixed", [inkmaker.power(id="p")])
+    (mixed / "a.png").write_bytes(image_bytes((60, 20)))
+    (mixed / "b.inkml").write_text("<ink>")
+    (mixed / "s.json").write_text("[[[0, 0], [1, 1]]]")
+    (mixed / "labels.tsv").write_text("a\tx\ns\tx\n")
+    stats = json.loads(run("stats", mixed, "--json"))
+    assert (stats["count"], stats["distinct_labels"], stats["symbols"]["x"]) == (3, 2, 3)
+    assert [row["name"] for row in stats["left_out"]] == ["b.inkml"]
+
+
+def test_nothing_usable_gives_the_first_reason(tmp_path: Path) -> None:
+    (tmp_path / "labels.tsv").write_text("02-sum\tx\n03-sum\ty\n")
+    reason = "2 samples; the first is 02-sum: .* there is no such file"
+    with pytest.raises(DataError, match=f"nothing to pack among {reason}"):
+        run("pack", tmp_path, "--out", tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=f"nothing to measure among {reason}"):
+        run("stats", tmp_path)
+
+
 def test_show_draws_the_same_choice_for_the_same_seed(folder: Path, tmp_path: Path) -> None:
     run("pack", folder, "--out", tmp_path / "a.parquet")
     for source in (folder, tmp_path / "a.parquet"):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -10,7 +11,7 @@ from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner, Result
 
 from gryphone.checkpoint import load_checkpoint
-from gryphone.cli import recognition
+from gryphone.cli import evaluation, recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.ink import to_inkml
 
@@ -30,6 +31,7 @@ def ink(tmp_path: Path) -> str:
 def run(*arguments: str, input: bytes | None = None) -> Result:
     app = typer.Typer(pretty_exceptions_enable=False)
     recognition.register(app)
+    evaluation.register(app)
     return CliRunner().invoke(app, list(arguments), input=input)
 
 
@@ -87,10 +89,110 @@ def test_folder_to_stdout_and_to_a_file(weights: str, tmp_path: Path) -> None:
     assert len(result.stdout.splitlines()) == 3
     out = tmp_path / "r.jsonl"
     result = run("recognize", str(folder), "--weights", weights, "--steps", "2", "--out", str(out))
-    assert result.exit_code == 0
-    assert "3 recognized, 1 errors" in result.stderr
+    assert result.exit_code == 2
+    assert "3 recognized (3 with warnings), 1 errors" in result.stderr
     assert "files/s" in result.stderr
     assert len(out.read_text().splitlines()) == 4
+
+
+def test_every_line_of_several_files_has_a_name(weights: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "inks", some(2))
+    names = {str(folder / f"s{i}.inkml") for i in range(2)}
+    common = ("recognize", str(folder), "--weights", weights, "--steps", "2")
+    for more in (("--n-best", "3"), ("--format", "text")):
+        rows = fine(*common, *more).splitlines()
+        assert len(rows) > 2
+        assert {row.split("\t")[0] for row in rows} == names
+
+
+def test_json_has_the_same_fields_for_one_and_for_several(weights: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "inks", some(2))
+    out, more = tmp_path / "r.jsonl", ("--weights", weights, "--format", "json", "--steps", "2")
+    one = json.loads(fine("recognize", str(folder / "s0.inkml"), *more))
+    several = [json.loads(row) for row in fine("recognize", str(folder), *more).splitlines()]
+    assert [set(row) for row in several] == [set(one)] * 2
+    assert several[0] | {"seconds": 0} == one | {"seconds": 0}
+    fine("recognize", str(folder), *more, "--out", str(out))
+    rows = [json.loads(row) for row in out.read_text().splitlines()]
+    assert [set(row) for row in rows] == [{*one, "settings", "used"}] * 2
+
+
+@pytest.mark.parametrize("format_", ["latex", "mathml", "json", "text"])
+def test_warnings_go_to_stderr(ink: str, weights: str, format_: str, tmp_path: Path) -> None:
+    broken = "no well-formed formula has what was asked for"
+    more = ("--weights", weights, "--allowed", r"\frac", "--format", format_)
+    alone = run("recognize", ink, *more)
+    assert f"gryphone: {ink}: {broken}" in alone.stderr
+    folder = run("recognize", str(tmp_path), *more)
+    assert f"gryphone: {ink}: {broken}" in folder.stderr
+    if format_ in ("latex", "mathml"):
+        assert broken not in alone.stdout + folder.stdout
+
+
+@pytest.mark.parametrize("name", ["r.txt", "r.json", "r.jsonl"])
+def test_a_results_file_has_no_other_format(weights: str, tmp_path: Path, name: str) -> None:
+    folder, out = write_folder(tmp_path / "inks", some(2)), tmp_path / name
+    common = ("recognize", str(folder), "--weights", weights, "--out", str(out))
+    for format_ in ("latex", "mathml"):
+        result = run(*common, "--format", format_)
+        assert isinstance(result.exception, ConfigError)
+        assert f"--format {format_} cannot be written to {out}" in str(result.exception)
+        assert not out.exists()
+
+
+def test_one_file_may_have_any_format(ink: str, weights: str, tmp_path: Path) -> None:
+    out = tmp_path / "answer.mml"
+    more = ("--weights", weights, "--hint", "x^2", "--format", "mathml")
+    fine("recognize", ink, *more, "--out", str(out))
+    assert out.read_text().startswith("<math")
+
+
+def test_results_among_the_inputs_are_not_read(weights: str, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "inks", some(2))
+    out = folder / "r.json"
+    common = ("--weights", weights, "--steps", "2", "--out", str(out))
+    for source in (str(folder), str(folder), str(folder / "*")):
+        fine("recognize", source, *common)
+        files = [json.loads(row)["file"] for row in out.read_text().splitlines()]
+        assert files == [str(folder / f"s{i}.inkml") for i in range(2)]
+
+
+def test_other_weights_need_another_out(ink: str, weights: str, tmp_path: Path) -> None:
+    out, others = tmp_path / "r.jsonl", tiny_checkpoint(tmp_path / "other", seed=1)
+    fine("recognize", ink, "--weights", weights, "--out", str(out))
+    result = run("recognize", ink, "--weights", str(others), "--out", str(out))
+    assert isinstance(result.exception, DataError)
+    assert "was made with weights " in str(result.exception)
+
+
+def test_out_may_be_a_device(ink: str, weights: str) -> None:
+    for source in (ink, str(Path(ink).parent)):
+        fine("recognize", source, "--weights", weights, "--out", "/dev/null")
+
+
+def test_ctrl_c_says_how_far_it_got(
+    weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gryphone.batch import BATCH
+    from gryphone.recognize import Recognizer
+
+    folder, out = write_folder(tmp_path / "inks", some(BATCH + 2)), tmp_path / "r.jsonl"
+    many = Recognizer.recognize_many
+
+    def stopped(self: Recognizer, inks: list[object], **options: Any) -> Any:
+        if len(inks) < BATCH:
+            raise KeyboardInterrupt
+        return many(self, inks, **options)  # type: ignore[arg-type]
+
+    common = ("recognize", str(folder), "--weights", weights, "--steps", "2")
+    with monkeypatch.context() as patch:
+        patch.setattr(Recognizer, "recognize_many", stopped)
+        for more in ((), ("--out", str(out))):
+            result = run(*common, *more)
+            assert result.exit_code == 130
+            assert f"stopped: {BATCH} of {BATCH + 2} done; " in result.stderr
+    assert result.stderr.endswith("; the same command goes on\n")
+    assert f"{BATCH} done before" in run(*common, "--out", str(out)).stderr
 
 
 @pytest.mark.parametrize(
@@ -99,7 +201,11 @@ def test_folder_to_stdout_and_to_a_file(weights: str, tmp_path: Path) -> None:
         (["recognize", "no.png"], InkError, "no such file"),
         (["recognize", "a.png", "-"], ConfigError, "give it alone"),
         (["recognize", "*.nothing"], InkError, "no file matches"),
+        (["recognize", ""], ConfigError, "an empty path"),
+        (["recognize", "{ink}", "--out", "{ink}"], ConfigError, "to be read and to be written"),
         (["recognize", "{ink}", "--steps", "0"], ConfigError, "steps is 0"),
+        (["recognize", "{ink}", "--seed", "-1"], ConfigError, "seed is -1"),
+        (["recognize", "{ink}", "--deadline-ms", "inf"], ConfigError, "deadline_ms is inf"),
         (["recognize", "{ink}", "--lock", "x"], ConfigError, "POSITION=SYMBOL"),
         (["recognize", "{ink}", "--lock", r"0=\foo"], GryphoneError, "not among"),
         (["recognize", "{ink}", "--out", "/no/such/folder/x.txt"], DataError, "cannot be written"),
@@ -137,7 +243,7 @@ def test_evaluate(weights: str, tmp_path: Path) -> None:
 
 def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     facts = json.loads(fine("info", "--json", "--weights", weights))
-    assert facts["vocabulary"]["symbols"] == len(facts["symbols"]) + 2
+    assert facts["vocabulary"]["symbols"] == len(facts["symbols"])
     trained = load_checkpoint(weights).model.parameters()
     assert facts["parameters"] == sum(p.numel() for p in trained)
     assert "version: " in fine("info", "--weights", weights)

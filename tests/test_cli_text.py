@@ -1,6 +1,8 @@
 """Commands on text, through a small app."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,12 @@ def test_score_table(app: typer.Typer, tmp_path: Path) -> None:
     assert "as given" in result.stdout
     assert "b: no prediction" in result.stderr
     assert "(" not in run(app, "score", str(file), "--draws", "0").split("EM")[1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "gryphone", "normalize"]
+        done = subprocess.run(command, input="x", stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "gryphone: output: No space left on device\n"

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import gryphone
 from gryphone.checkpoint import read_tokenizer
 from gryphone.constrain import Grammar
 from gryphone.errors import ConfigError, TokenError
+from gryphone.hints import apply_lock, blank
 from gryphone.latex.validity import is_valid
 from gryphone.recognize import WEIGHTS
 from gryphone.tokens import (
@@ -376,3 +378,16 @@ def test_katex_renders_every_answer() -> None:
         timeout=120,
     )
     assert refused.stdout == ""
+
+
+def test_positions_of_locks_are_whole_numbers() -> None:
+    def locked(place: Any) -> np.ndarray:
+        options, shown = blank(SAT, 5), np.zeros(5, dtype=bool)
+        apply_lock(options, shown, SAT, {place: "x"})
+        return np.flatnonzero(shown)
+
+    assert locked(np.int64(2)).tolist() == [2]
+    with pytest.raises(ConfigError, match="'2' is no whole number"):
+        locked("2")
+    with pytest.raises(ConfigError, match=r"lock\[4\]: positions go from 0 to 3"):
+        locked(4)

@@ -13,6 +13,7 @@ from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.data.sheet import contact_sheet
 from gryphone.errors import DataError
 from gryphone.ink import Glyph, Ink, read_inkml, to_inkml
+from gryphone.inputs import expand
 from gryphone.latex.normalize import normalize
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -123,6 +124,45 @@ def test_labels_file_with_images_inks_and_gaps(tmp_path: Path) -> None:
     (folder / "labels.tsv").write_text("no tab here\n")
     with pytest.raises(DataError, match="line 1: expected id<TAB>label"):
         read_labels(folder)
+
+
+def test_names_with_an_ending_in_the_labels_file_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "sum.png").write_bytes(image_bytes())
+    (tmp_path / "labels.tsv").write_text("sum.png\tx\n")
+    errors = [s.error for s in read_dataset(tmp_path) if isinstance(s, Unreadable)]
+    assert "has no line 'sum' in labels.tsv" in errors[0]
+    assert "leave out the ending" in errors[1]
+
+
+def test_what_needs_a_labels_file_is_named_without_one(tmp_path: Path) -> None:
+    inkmaker.write_folder(tmp_path, [inkmaker.power(id="p")])
+    (tmp_path / "a.png").write_bytes(image_bytes())
+    (tmp_path / "bare.json").write_text("[[[0, 0], [1, 1]]]")
+    (tmp_path / "own.json").write_text('{"strokes": [[[0, 0], [1, 1]]], "label": "x"}')
+    (tmp_path / "settings.json").write_text('{"colour": 3}')
+    found = {s.name: s for s in read_dataset(tmp_path)}
+    assert list(found) == ["a.png", "bare.json", "own.json", "p.inkml"]
+    for name in ("a.png", "bare.json"):
+        assert isinstance(found[name], Unreadable) and "labels.tsv" in found[name].error  # type: ignore[union-attr]
+    assert found["own.json"].label == "x"  # type: ignore[union-attr]
+
+
+def test_a_folder_of_images_needs_a_labels_file(tmp_path: Path) -> None:
+    for name in ("a.png", "b.gif"):
+        (tmp_path / name).write_bytes(image_bytes())
+    with pytest.raises(DataError, match=r"holds 2 images and no labels\.tsv"):
+        list(read_dataset(tmp_path))
+
+
+def test_unread_files_of_a_folder_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.jpg", "b.gif", "c.heic", "d.PDF", "notes.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    assert [p.name for p in expand([str(tmp_path)])] == ["a.jpg", "b.gif"]
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{tmp_path}: 2 files not read: c.heic, d.PDF; save as PNG or JPEG"
+    ]
 
 
 def test_parts_share_one_labels_file(tmp_path: Path) -> None:

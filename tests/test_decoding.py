@@ -163,3 +163,20 @@ def test_trajectory_and_log_probs_are_kept() -> None:
 def test_bad_options_are_named(settings: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         DecodeOptions(**settings)
+
+
+def test_every_seed_has_its_own_draws() -> None:
+    seeds = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, -1, -2]
+    assert len({draws(seed, 0, 1, 4).tobytes() for seed in seeds}) == len(seeds)
+    assert draws(7, 3, 1, 2).tolist() == [[0.4821286018761155, 0.7241355726248441]]
+
+
+def test_a_far_deadline_is_no_deadline() -> None:
+    options = DecodeOptions(length=16, start=16, steps=4)
+    keys = np.arange(2)
+    plain, far = (
+        decode(double, keys, options, streams=2, mask_id=MASK, pad_id=PAD, deadline=deadline)
+        for deadline in (None, float("inf"))
+    )
+    assert [d.ids.tolist() for d in far] == [d.ids.tolist() for d in plain]
+    assert [d.steps for d in far] == [4, 4]

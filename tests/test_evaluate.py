@@ -9,7 +9,7 @@ from tinymodel import tiny_checkpoint
 
 import gryphone
 from gryphone.errors import ConfigError, DataError
-from gryphone.evaluate import Item, _true_graphs, evaluate, ink_length, items
+from gryphone.evaluate import Item, _true_graphs, evaluate, ink_length, items, told_apart
 from gryphone.ink import to_inkml
 from gryphone.metrics import RATES
 from gryphone.recognize import Recognizer
@@ -92,6 +92,21 @@ def test_images_with_labels_need_no_ink(tmp_path: Path) -> None:
     assert [item.ink for item in found] == [None, None]
     assert found[0].truth == "x"
     assert all(item.problem for item in found)
+
+
+def test_files_of_one_name_are_told_apart(recognizer: Recognizer, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write_folder(tmp_path / "set" / folder, [row("x", id="x")])
+    write_folder(tmp_path / "set" / "b", [row("1", id="y")])
+    result = evaluate(recognizer, tmp_path / "set", steps=1)
+    assert [s.id for s in result.predictions] == ["a/x", "b/x", "y"]
+
+
+def test_ids_differ_whatever_the_files_are_called() -> None:
+    names = ["a/x.png", "a/x.json", "b/x.png", "y.png", "", ""]
+    stems = ["x", "x", "x", "y", "z", "z"]
+    found = [Item(i, "", None, name=n) for i, n in zip(stems, names, strict=True)]
+    assert [i.id for i in told_apart(found)] == ["a/x.png", "a/x.json", "b/x", "y", "z", "z#2"]
 
 
 def test_bad_questions(recognizer: Recognizer, tmp_path: Path) -> None:

@@ -204,6 +204,14 @@ def test_mathml() -> None:
         to_mathml(r"\frac{a}")
 
 
+def test_mathml_has_no_commands_left() -> None:
+    assert "<mo>arg</mo>" in to_mathml(r"\arg z")
+    assert "†" in to_mathml(r"x^{\dag}") or "&#x02020;" in to_mathml(r"x^{\dag}")
+    assert "¶" in to_mathml(r"\P")
+    with pytest.raises(LatexError, match=r"nonsense is unknown"):
+        to_mathml(r"x + \nonsense")
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -141,3 +141,9 @@ def test_published_figures(name: str) -> None:
 def test_a_compact_prediction_is_read_token_by_token() -> None:
     samples = [Sample("a", "x ^ { 2 }", "x^{2}"), Sample("b", "y", "y")]
     assert score(samples, draws=2).to_dict()["em"] == 100.0
+
+
+def test_a_header_is_no_sample(tmp_path: Path) -> None:
+    path = tmp_path / "named.tsv"
+    path.write_text("ID\tTruth\tPrediction\n1\tx\tx\n")
+    assert read_samples(path) == [Sample("1", "x", "x")]

@@ -112,8 +112,25 @@ def test_report_names_what_is_left_out(tmp_path: Path) -> None:
     packed = read_packed(tmp_path / "a.parquet")
     assert packed.ids == ["good", "broken"] and packed.labels[1] == r"\frac { 1"
     assert [name for name, _ in report.bad_labels] == ["broken"]
-    with pytest.raises(DataError, match="nothing to pack among 1"):
+    with pytest.raises(DataError, match="nothing to pack among 1 samples; the first is a: b"):
         write_packed([Unreadable("a", "b")], tmp_path / "b.parquet")
+
+
+def test_an_unknown_convention_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'foo' is unknown; use one of crohme"):
+        write_packed(samples(inkmaker.some(1)), tmp_path / "a", convention="foo", keep_broken=True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_leaves_the_old_store(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_packed(samples(inkmaker.some(1)), path)
+    before = path.read_bytes()
+    (tmp_path / "a.parquet.part").symlink_to("/dev/full")
+    with pytest.raises(DataError, match=r"a\.parquet: cannot be written: .*No space left"):
+        write_packed(samples(inkmaker.some(2)), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_contradicting_segmentation_is_dropped_and_flagged(tmp_path: Path) -> None:

@@ -247,6 +247,10 @@ def test_steps_deadline_and_watching(encoded) -> None:
         ({"steps": 0}, ConfigError, "steps is 0"),
         ({"n_best": 0}, ConfigError, "n_best is 0"),
         ({"deadline_ms": 0}, ConfigError, "deadline_ms is 0"),
+        ({"deadline_ms": float("nan")}, ConfigError, "deadline_ms is nan"),
+        ({"deadline_ms": float("inf")}, ConfigError, "deadline_ms is inf; .* and finite"),
+        ({"seed": -1}, ConfigError, "seed is -1; it must be between 0 and"),
+        ({"seed": 2**63}, ConfigError, "seed is 9223372036854775808; it must be between"),
         ({"hint": "?", "remask": [0]}, ConfigError, "cannot be combined"),
     ],
 )

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,15 +13,19 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 import yaml
 from madeup import made_up_store, write_inks
+from typer.testing import CliRunner
 
 from gryphone.checkpoint import load_checkpoint, read_tensors
+from gryphone.cli.training import register
 from gryphone.config import PRESETS, SourceConfig, TrainConfig, load_config
 from gryphone.data.mixture import Mixture, StoreSource, choose, known_to, load_sources
 from gryphone.data.store import InkStore
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.objective import seeded, training_canvases, training_loss
+from gryphone.runs import Run
 from gryphone.tokens import build_tokenizer
 from gryphone.train import learning_rate, train
 
@@ -196,6 +201,35 @@ def test_fine_tuning_on_a_folder_grows_the_vocabulary(tmp_path: Path) -> None:
     assert tuned.facts["training"]["samples"] == 16
 
 
+def test_a_run_does_not_go_on_with_other_symbols_or_another_model(tmp_path: Path) -> None:
+    settings = config(tmp_path, steps=1, batch=8)
+    train(settings, **QUIET)
+    wider = replace(settings, steps=2, model=replace(settings.model, width=32))
+    with pytest.raises(DataError, match=r"runs/run was made with another model; give .* --out$"):
+        train(wider, **QUIET)
+    ink = (tmp_path / "inks" / "made-up-0.inkml").read_text()
+    label = ink.split('type="truth">')[1].split("<")[0]
+    new = tmp_path / "inks" / "new.inkml"
+    new.write_text(ink.replace(f">{label}<", r">\zeta<", 1))
+    known = len(load_checkpoint(tmp_path / "runs" / "run").tokenizer.vocabularies[0])
+    sizes = rf"made with {known} symbols and \d+ modifiers, its data has {known + 1} symbols"
+    with pytest.raises(DataError, match=rf"{sizes}.* --init .*runs/run/checkpoint"):
+        train(replace(settings, steps=2), **QUIET)
+    tuned = replace(settings, name="more")
+    assert train(tuned, init=tmp_path / "runs" / "run", **QUIET).exists()  # as it advises
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file where the folder of the runs should be")
+    with pytest.raises(DataError, match="runs/run: cannot be written: Not a directory"):
+        train(config(tmp_path), **QUIET)
+    run = Run(config(tmp_path))
+    run.folder = Path("/dev")
+    with pytest.raises(DataError, match="/dev/full: cannot be written: No space left on device"):
+        run.log("full", {"step": 1})
+
+
 def test_dino_weights_go_into_the_dense_encoder_only(tmp_path: Path) -> None:
     path = tmp_path / "dino.pth"
     torch.save({"x": torch.zeros(1)}, path)
@@ -264,6 +298,27 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
         ("sources: [{path: a}]\nlr: fast", "must be a number"),
         ("sources: [{path: a}]\nbatch: 0", "batch is 0"),
         ("sources: [{path: a}]\nprecision: fp8", "'fp8'"),
+        ("sources: null", "sources is None; it must be a list"),
+        ("sources: [a/b]", "sources is 'a/b'; it must be a mapping such as {path: ...}"),
+        ("sources: [{weight: 2}]", "sources: the setting 'path' is missing"),
+        ("sources: [{path: 3}]", "path is 3; it must be text"),
+        ("sources: [{path: a}]\nmodel: tiny", "model is 'tiny'; it must be a mapping"),
+        ("sources: [{path: a}]\nmodel: {preset: [a]}", "preset ['a'] is unknown"),
+        ("sources: [{path: a}]\nmodel: {canvas: 5}", "model: canvas is 5; it must be a mapping"),
+        ("sources: [{path: a}]\nmodel: {encoder_heads: 0}", "encoder_heads is 0"),
+        ("sources: [{path: a}]\nbatch: 4.5", "batch is 4.5; it must be a whole number"),
+        ("sources: [{path: a}]\nbatch: true", "batch is True; it must be a number"),
+        ("sources: [{path: a}]\ncompile: 1", "compile is 1; it must be true or false"),
+        ("sources: [{path: a}]\nvalidation: a/b", "validation is 'a/b'; it must be a mapping"),
+        ("sources: [{path: a}]\nvalidation: {a: 1}", "validation: a is 1; it must be text"),
+        ("sources: [{path: a}]\nlr: [1]", "lr is [1]; it must be a number"),
+        ("sources: [{path: a}]\nbetas: 5", "betas is 5; it must be a list of 2 values"),
+        ("sources: [{path: a}]\nbetas: [0.9]", "betas is [0.9]; it must be a list of 2 values"),
+        ("sources: [{path: a}]\naugment: 5", "augment is 5; it must be a mapping"),
+        ("sources: [{path: a}]\neval_steps: 1", "eval_steps is 1; it must be a list"),
+        ("sources: [{path: a}]\neval_steps: [x]", "eval_steps is 'x'; it must be a number"),
+        ("sources: [{path: a}]\nconvention: foo", "'foo' is unknown; use one of crohme, math"),
+        ("sources: [{path: a}]\nminutes: -1", "minutes is -1; it must be more than 0"),
         ("3", "holds no settings"),
         ("a: [", "cannot read"),
     ],
@@ -271,8 +326,24 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
 def test_bad_configs_are_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         load_config(path)
+
+
+def test_numbers_may_be_written_in_any_way(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text("sources: [{path: a}]\nlr: 1e-3\nbatch: 1e2\naugment: null\nbetas: [0, 0.9]")
+    settings = load_config(path)
+    assert (settings.lr, settings.batch, settings.betas) == (1e-3, 100, (0, 0.9))
+    assert isinstance(settings.batch, int) and settings.augment is None
+
+
+def test_a_setting_on_the_command_line_that_is_no_yaml(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    words = [str(tmp_path / "a.yaml"), "--set", "lr=["]
+    with pytest.raises(ConfigError, match=r"--set lr=\[: '\[' is no YAML value"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
 
 
 def test_precision_no_is_a_word(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from gryphone import confidence
 from gryphone.answers import project
-from gryphone.checkpoint import read_description
+from gryphone.checkpoint import checkpoint_directory, read_description
 from gryphone.errors import DataError, TokenError
 from gryphone.evaluate import BATCH, Item, chunks, ink_length, items
 from gryphone.latex.normalize import normalize
@@ -218,6 +218,7 @@ def _some(path: Path, limit: int | None) -> list[Item]:
 
 
 def _store(path: Path, maps: dict[str, list[float]]) -> None:
+    path = checkpoint_directory(path)
     description = read_description(path)
     description.setdefault("facts", {})["calibration"] = maps
     (path / "config.json").write_text(json.dumps(description, indent=1))

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from gryphone import __version__
-from gryphone.cli import data, recognition, serve, synth, text, training
+from gryphone.cli import data, evaluation, recognition, serve, synth, text, training
 from gryphone.errors import GryphoneError
 
 
@@ -27,7 +27,7 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for part in (recognition, serve, text, data, synth, training):
+    for part in (recognition, evaluation, serve, text, data, synth, training):
         part.register(app)
     return app
 
@@ -53,6 +53,11 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         print("gryphone: stopped", file=sys.stderr)
         sys.exit(130)
+    except OSError as error:  # a full disk, most of all
+        # Or Python would write the rest at its end, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"gryphone: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
     except Exception as error:
         # A usage error: Typer brings its own Click, whose base class has no public name.
         if not hasattr(error, "exit_code") or not hasattr(error, "show"):

@@ -1,9 +1,8 @@
-"""Commands that read handwriting: recognize, evaluate, info, demo."""
+"""The command that reads handwriting: recognize."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,6 @@ import typer
 from gryphone.errors import ConfigError, DataError, GryphoneError
 
 if TYPE_CHECKING:
-    from gryphone.evaluate import Evaluation
     from gryphone.recognize import Recognizer
     from gryphone.result import Result
 
@@ -23,11 +21,10 @@ Weights = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="cpu, or cuda.")]
 Views = Annotated[
-    int, typer.Option(help="Looks at the ink whose predictions are averaged: slower, better.")
+    int,
+    typer.Option(help="Looks at the ink whose predictions are averaged: slower, hardly better."),
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
-TITLES = {"em": "EM", "le1": "≤1", "le2": "≤2", "le3": "≤3", "cer": "CER", "ser": "SER"}
 
 
 class Format(StrEnum):
@@ -40,11 +37,8 @@ class Format(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to an app."""
+    """Add the command to an app."""
     app.command()(recognize)
-    app.command()(evaluate)
-    app.command()(info)
-    app.command()(demo)
 
 
 def recognize(
@@ -53,7 +47,9 @@ def recognize(
     ],
     steps: Annotated[int | None, typer.Option(help="Refinement steps (10).")] = None,
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
-    format_: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.latex,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="What to print (latex).")
+    ] = None,
     seed: Seed = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write here; .jsonl can be continued after a kill.")
@@ -72,7 +68,6 @@ def recognize(
     views: Views = 1,
 ) -> None:
     """Read handwritten formulas: one answer for each file."""
-    from gryphone.inputs import STDIN, expand
     from gryphone.options import Ask
 
     ask = Ask(
@@ -85,19 +80,48 @@ def recognize(
         allowed=allowed,
         views=views,
     )
-    if STDIN in files and len(files) > 1:
-        raise ConfigError("- reads one formula from stdin; give it alone")
-    names = [Path(STDIN)] if files == [STDIN] else expand(files)
+    names = _inputs(files, out)
     many = len(names) > 1 or any(Path(f).is_dir() for f in files)
     if out is not None and (many or out.suffix in (".jsonl", ".json")):
+        _check_lines(out, format_)
         _to_results(names, out, ask, workers, weights, device)
     elif many:
-        _to_stdout(names, ask, format_, workers, weights, device)
+        _to_stdout(names, ask, format_ or Format.latex, workers, weights, device)
     else:
         if out is not None:
-            _check_writable(out)
-        result = _load(weights, device).recognize(str(names[0]), ask=ask)
-        _emit(_shown(replace(result, name=str(names[0])), format_), out)
+            check_writable(out)
+        result = load_weights(weights, device).recognize(str(names[0]), ask=ask)
+        result = replace(result, name=str(names[0]))
+        emit(_shown(result, format_ or Format.latex), out)
+        _warn(result)
+
+
+def _inputs(files: list[str], out: Path | None) -> list[Path]:
+    """The files to read; results that lie among them are no input."""
+    from gryphone.inputs import STDIN, expand
+
+    if "" in files:
+        raise ConfigError("an empty path names nothing to read; for this folder write .")
+    if STDIN in files and len(files) > 1:
+        raise ConfigError(f"{STDIN} reads one formula from stdin; give it alone")
+    if files == [STDIN]:
+        return [Path(STDIN)]
+    names = expand(files)
+    if out is None or not out.is_file():
+        return names
+    others = [name for name in names if not (name.exists() and out.samefile(name))]
+    if not others:
+        raise ConfigError(f"{out} is to be read and to be written; choose another --out")
+    return others
+
+
+def _check_lines(out: Path, format_: Format | None) -> None:
+    """A results file has its own format: say so before the work."""
+    if format_ not in (None, Format.json):
+        raise ConfigError(
+            f"--format {format_} cannot be written to {out}: results of several inputs, and .json "
+            "and .jsonl files, are JSON Lines; leave out --format, or leave out --out"
+        )
 
 
 def _locks(items: list[str]) -> dict[int, str]:
@@ -110,7 +134,7 @@ def _locks(items: list[str]) -> dict[int, str]:
     return locks
 
 
-def _load(weights: Path | None, device: str = "cpu") -> "Recognizer":
+def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
     from gryphone.recognize import load
 
     return load(weights, device)
@@ -131,7 +155,7 @@ def _latex(result: "Result") -> str:
     return result.latex
 
 
-def _emit(text: str, out: Path | None) -> None:
+def emit(text: str, out: Path | None) -> None:
     if out is None:
         typer.echo(text)
         return
@@ -141,9 +165,17 @@ def _emit(text: str, out: Path | None) -> None:
         raise DataError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
-def _check_writable(out: Path) -> None:
+def _warn(result: "Result") -> None:
+    """Say what is doubtful about an answer where stdout has only the answer."""
+    for warning in result.warnings:
+        typer.echo(f"gryphone: {result.name}: {warning}", err=True)
+
+
+def check_writable(out: Path) -> None:
     """Find out before the work, not after it."""
     there = out.exists()
+    if there and not out.is_file() and not out.is_dir():
+        return  # a device or pipe, whose reader would take a look for the whole answer
     try:
         with out.open("a"):
             pass
@@ -158,18 +190,31 @@ def _check_writable(out: Path) -> None:
 def _to_results(
     names: list[Path], out: Path, ask: Any, workers: int, weights: Path | None, device: str
 ) -> None:
-    """Many files to a results file, with a progress bar."""
-    from gryphone.batch import run_batch
+    """Many files to a results file, with a progress bar; an unreadable file means exit code 2."""
+    from gryphone.batch import fingerprint, run_batch
+    from gryphone.recognize import WEIGHTS
 
-    _check_writable(out)
-    recognizer = _load(weights, device)
-    with _bar("recognizing", len(names)) as update:
-        report = run_batch(recognizer, names, out, ask, workers, lambda done, _: update(done))
+    check_writable(out)
+    recognizer = load_weights(weights, device)
+    made_by = fingerprint(weights or WEIGHTS)
+    with (
+        _stoppable(len(names), "the same command goes on") as count,
+        progress_bar("recognizing", len(names)) as update,
+    ):
+
+        def progress(done: int, _: int) -> None:
+            count(done)
+            update(done)
+
+        report = run_batch(recognizer, names, out, ask, workers, progress, made_by)
     typer.echo(
-        f"{out}: {report.recognized} recognized, {report.errors} errors, {report.before} done "
-        f"before; {report.seconds:.1f} s, {report.per_second:.1f} files/s",
+        f"{out}: {report.recognized} recognized ({report.warned} with warnings), "
+        f"{report.errors} errors, {report.before} done before; "
+        f"{report.seconds:.1f} s, {report.per_second:.1f} files/s",
         err=True,
     )
+    if report.errors:
+        raise typer.Exit(2)
 
 
 def _to_stdout(
@@ -179,20 +224,52 @@ def _to_stdout(
     from gryphone.batch import recognize_files
 
     wrong = 0
-    for path, answer in recognize_files(_load(weights, device), names, ask, workers):
-        if isinstance(answer, str):
-            wrong += 1
-            typer.echo(f"gryphone: {answer}", err=True)
-        elif format_ is Format.json:
-            typer.echo(json.dumps(answer.to_dict() | {"file": str(path)}, ensure_ascii=False))
-        else:
-            typer.echo(f"{path}\t{_shown(answer, format_)}")
+    recognizer = load_weights(weights, device)
+    with (
+        _stoppable(len(names), "use --out to go on after a stop") as count,
+        closing(recognize_files(recognizer, names, ask, workers)) as answers,
+    ):
+        for done, (path, answer) in enumerate(answers, 1):
+            try:
+                _print_answer(path, answer, format_)
+            except GryphoneError as error:
+                wrong += 1
+                typer.echo(f"gryphone: {error}", err=True)
+            count(done)
     if wrong:
         raise typer.Exit(2)
 
 
+def _print_answer(path: Path, answer: "Result | str", format_: Format) -> None:
+    """One of several answers, with its file's name on every line."""
+    if isinstance(answer, str):
+        raise DataError(answer)
+    result = replace(answer, name=str(path))
+    shown = _shown(result, format_)
+    if format_ is not Format.json:  # which has the name inside
+        shown = "\n".join(f"{path}\t{line}" for line in shown.splitlines())
+    typer.echo(shown)
+    _warn(result)
+
+
 @contextmanager
-def _bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
+    """Turn Ctrl-C into a line that says how far the work got, and exit code 130."""
+    done = 0
+
+    def count(number: int) -> None:
+        nonlocal done
+        done = number
+
+    try:
+        yield count
+    except KeyboardInterrupt:
+        typer.echo(f"gryphone: stopped: {done} of {total} done; {remedy}", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr."""
     from rich.console import Console
     from rich.progress import (
@@ -209,147 +286,3 @@ def _bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, *times, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done: progress.update(task, completed=done)
-
-
-def evaluate(
-    dataset: Annotated[
-        list[Path],
-        typer.Argument(help="InkML with truths, images with labels.tsv, or packed .parquet."),
-    ],
-    steps: Annotated[int, typer.Option(help="Refinement steps.")] = 10,
-    limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
-    seed: Seed = 0,
-    runs: Annotated[int, typer.Option(help="Independent decodes of each sample.")] = 1,
-    views: Views = 1,
-    lg: Annotated[
-        Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
-    ] = None,
-    convention: Annotated[
-        str | None, typer.Option(help="Spelling of the normalised score (the weights' own).")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write id, truth, prediction as .tsv.")] = None,
-    as_json: AsJson = False,
-    weights: Weights = None,
-    device: Device = "cpu",
-) -> None:
-    """Score the recogniser on a data set; nothing is left out."""
-    from gryphone.evaluate import evaluate as run
-
-    for path in dataset:
-        if not path.exists():
-            raise DataError(f"{path}: no such file or folder")
-    if out is not None:
-        _check_writable(out)
-    recognizer = _load(weights, device)
-    with _bar("reading", limit) as update:
-        report = run(
-            recognizer,
-            *dataset,
-            steps=steps,
-            limit=limit,
-            seed=seed,
-            runs=runs,
-            views=views,
-            lg=lg,
-            convention=convention,
-            progress=update,
-        )
-    if out is not None:
-        rows = ((s.id, s.truth, s.prediction or "") for s in report.predictions)
-        clean = ("\t".join(" ".join(field.split()) for field in row) for row in rows)
-        _emit("\n".join(clean), out)
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
-    else:
-        _print_evaluation(report)
-
-
-def _print_evaluation(report: "Evaluation") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
-    rate = given.count / max(report.seconds, 1e-9)
-    title = (
-        f"{report.name}: {given.count} samples, T={report.steps}, seed {report.seed}, "
-        f"{rate:.1f} per second; 95 % intervals"
-    )
-    table = Table("%", "as given", report.convention, f"graph ({report.graph_source})", title=title)
-    graphs = {"em": graph.exact, "le1": graph.le1, "le2": graph.le2}
-    for name, shown in TITLES.items():
-        cells = [_interval(scores, name) for scores in (given, normalized)]
-        table.add_row(shown, *cells, f"{graphs[name]:.2f}" if name in graphs else "")
-    Console().print(table)
-    if len(report.given) > 1:
-        mean = report.runs()
-        em, exact = mean["em"], mean["graph"]["exact"]
-        typer.echo(
-            f"{mean['count']} runs: EM {em['mean']:.2f} ± {em['sd']:.2f}, "
-            f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)"
-        )
-    for problem in (*report.unreadable, *normalized.problems):
-        typer.echo(f"{problem.id}: {problem.reason}", err=True)
-
-
-def _interval(scores: Any, name: str) -> str:
-    low, high = scores.intervals[name]
-    return f"{getattr(scores, name):.2f}  ({low:.1f} to {high:.1f})"
-
-
-def info(weights: Weights = None, as_json: AsJson = False) -> None:
-    """Say what is installed: version, weights, vocabulary, devices."""
-    facts = _facts(weights)
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
-        return
-    for name, value in facts.items():
-        if isinstance(value, list):
-            value = " ".join(str(v) for v in value)
-        elif isinstance(value, dict):
-            value = json.dumps(value, ensure_ascii=False)
-        typer.echo(f"{name.replace('_', ' ')}: {value}")
-
-
-def _facts(weights: Path | None) -> dict[str, Any]:
-    import torch
-
-    from gryphone import __version__
-    from gryphone.recognize import WEIGHTS
-
-    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    facts: dict[str, Any] = {
-        "version": __version__,
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "devices": [f"cpu ({torch.get_num_threads()} threads)", *cuda],
-    }
-    try:
-        recognizer = _load(weights)
-    except GryphoneError as error:
-        if weights is not None:
-            raise
-        return facts | {"weights": None, "problem": str(error)}
-    checkpoint = recognizer.checkpoint
-    vocabularies = zip(checkpoint.tokenizer.streams, checkpoint.tokenizer.vocabularies, strict=True)
-    sizes = {name: len(vocabulary) for name, vocabulary in vocabularies}
-    return facts | {
-        "weights": str(weights or WEIGHTS),
-        "parameters": checkpoint.parameters,
-        "tokens": checkpoint.tokenizer.scheme,
-        "vocabulary": sizes,
-        "facts": checkpoint.facts,
-        "symbols": list(checkpoint.tokenizer.vocabularies[0].tokens[2:]),
-    }
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="The picture of one refinement.")] = Path(
-        "demo-refinement.png"
-    ),
-    weights: Weights = None,
-) -> None:
-    """Recognise the bundled examples, and draw how one of them is refined."""
-    from gryphone.demo import run
-
-    _check_writable(out)
-    run(_load(weights), out, typer.echo)

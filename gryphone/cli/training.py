@@ -39,7 +39,11 @@ def train_command(
         key, separator, value = item.partition("=")
         if not separator:
             raise ConfigError(f"--set {item}: write it as name=value")
-        overrides[key] = yaml.safe_load(value)
+        try:
+            overrides[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = getattr(error, "problem", None) or "put it in quotes"
+            raise ConfigError(f"--set {item}: {value!r} is no YAML value: {reason}") from error
     named = {"minutes": minutes, "steps": steps, "out": out}
     overrides |= {k: v for k, v in named.items() if v is not None}
     train(load_config(config, overrides), init=init, report=typer.echo)

@@ -3,10 +3,17 @@
 from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, is_archive, members, source_name
-from gryphone.data.samples import IMAGES, INKS, Sample, Samples, Unreadable, ink_sample
+from gryphone.data.samples import (
+    IMAGES,
+    INKS,
+    LABELS,
+    Sample,
+    Samples,
+    Unreadable,
+    ink_sample,
+    is_sample,
+)
 from gryphone.errors import DataError
-
-LABELS = "labels.tsv"
 
 
 def _is_labels(name: str) -> bool:
@@ -51,22 +58,19 @@ def read(path: Path, *more: Path) -> Samples:
     missing = dict.fromkeys(labels)
     for part in (path, *more):
         source = source_name(part)
-        for member in members(part, _is_sample):
+        for member in members(part, is_sample):
             missing.pop(member.stem, None)
             yield _sample(member, source, labels.get(member.stem))
     for identity in missing:
+        remedy = "; leave out the ending" if is_sample(identity) else ""
         yield Unreadable(
-            identity, f"{path}: {LABELS} names {identity!r}, but there is no such file"
+            identity, f"{path}: {LABELS} names {identity!r}, but there is no such file{remedy}"
         )
-
-
-def _is_sample(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in (*INKS, *IMAGES)
 
 
 def _sample(member: Member, source: str, label: str | None) -> Sample | Unreadable:
     if member.suffix in INKS:
         return ink_sample(member, source, label)
     if label is None:
-        return Unreadable(member.name, f"{member.name}: has no line in {LABELS}")
-    return Sample(member.stem, source, label, image=member.data)
+        return Unreadable(member.name, f"has no line {member.stem!r} in {LABELS}")
+    return Sample(member.stem, source, label, image=member.data, name=member.name)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.packing import FORMAT, PackReport, write_packed
+from gryphone.data.packing import FORMAT, NothingPacked, PackReport, first_of, write_packed
 from gryphone.errors import DataError
 from gryphone.ink import Glyph, Ink
 
-__all__ = ["PackReport", "Packed", "read_packed", "write_packed"]
+__all__ = ["NothingPacked", "PackReport", "Packed", "first_of", "read_packed", "write_packed"]
 
 
 @dataclass(frozen=True)

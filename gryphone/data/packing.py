@@ -15,7 +15,7 @@ from gryphone.data.simplify import Precision, simplify, to_canvas
 from gryphone.errors import DataError, GryphoneError
 from gryphone.ink import Ink
 from gryphone.latex.lexer import tokenize
-from gryphone.latex.normalize import normalize
+from gryphone.latex.normalize import CONVENTIONS, normalize
 
 FORMAT = "gryphone-packed-1"
 BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
@@ -46,6 +46,20 @@ class PackReport:
             *((name, "has no label") for name in self.unlabelled),
             *self.bad_labels,
         ]
+
+
+class NothingPacked(DataError):
+    """A data set without one usable ink; `report` says what became of its samples."""
+
+    def __init__(self, report: PackReport) -> None:
+        self.report = report
+        super().__init__(f"nothing to pack among {first_of(report.left_out())}")
+
+
+def first_of(left_out: list[tuple[str, str]]) -> str:
+    """How many samples were left out, and why the first of them was."""
+    first = "".join(f"; the first is {name}: {why}" for name, why in left_out[:1])
+    return f"{len(left_out)} samples{first}"
 
 
 @dataclass
@@ -79,6 +93,9 @@ def write_packed(
     `keep_broken` packs an ink whose label cannot be normalised with its label as given: a test
     set must keep its size, and such a truth counts as an error.
     """
+    if convention not in CONVENTIONS:
+        known = ", ".join(sorted(CONVENTIONS))
+        raise DataError(f"convention {convention!r} is unknown; use one of {known}")
     report, rows = PackReport(), _Rows()
     block: list[Ink] = []
     for sample in samples:
@@ -106,7 +123,7 @@ def write_packed(
     if block:
         _add_points(rows, report, block, precision)
     if not report.packed:
-        raise DataError(f"{path}: nothing to pack among {report.read} samples")
+        raise NothingPacked(report)
     _write(rows, path, convention, precision)
     report.bytes = path.stat().st_size
     return report
@@ -199,20 +216,24 @@ def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> No
         },
         metadata={"gryphone": json.dumps(facts)},
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")  # a reader never sees half a file
-    pq.write_table(
-        table,
-        part,
-        compression="zstd",
-        compression_level=15,
-        # The bytes of small signed numbers compress far better apart: high bytes are all 0 or 255.
-        use_dictionary=["source", "writer", "glyph_label.list.element"],
-        column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
-        data_page_size=8 << 20,
-        row_group_size=1 << 20,
-    )
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            table,
+            part,
+            compression="zstd",
+            compression_level=15,
+            # Bytes of small signed numbers compress far better apart: high ones are all 0 or 255.
+            use_dictionary=["source", "writer", "glyph_label.list.element"],
+            column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
+            data_page_size=8 << 20,
+            row_group_size=1 << 20,
+        )
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 _SPLIT = ("dx", "dy", "stroke_points", "stroke_glyph", "glyph_position")

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, is_archive, members, source_name
 from gryphone.errors import DataError, InkError
@@ -19,6 +19,7 @@ class Sample:
     label: str | None
     ink: Ink | None = None
     image: bytes | None = None
+    name: str = ""  # its file, relative to the data set, where it has one of its own
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,23 @@ class Unreadable:
 Samples = Iterator[Sample | Unreadable]
 
 INKS = {".inkml": read_inkml, ".json": read_strokes}
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+LABELS = "labels.tsv"
 
 
 def ink_sample(member: Member, source: str, label: str | None = None) -> Sample | Unreadable:
     """The sample of one ink file; its own label unless one is given."""
+    if member.suffix in IMAGES:
+        return Unreadable(member.name, f"is an image, and there is no {LABELS} with its label")
     read: Callable[..., Ink] = INKS[member.suffix]
     try:
         ink = read(member.data, name=member.name)
     except InkError as error:
         return Unreadable(member.name, str(error))
-    return Sample(member.stem, source, ink.label if label is None else label, ink=ink)
+    label = ink.label if label is None else label
+    if label is None and member.suffix == ".json":
+        return Unreadable(member.name, f'has neither a "label" nor a line in a {LABELS}')
+    return Sample(member.stem, source, label, ink=ink, name=member.name)
 
 
 def read_dataset(path: Path, *more: Path) -> Samples:
@@ -72,8 +79,10 @@ def _read_inks(path: Path) -> Samples:
             kinds = "a folder, a tar archive, or an .inkml, .json or .parquet file"
             raise DataError(f"{path}: expected {kinds}")
         return iter([ink_sample(Member(path.name, path.read_bytes()), path.stem)])
-    first = next(inks_in(path))
-    return mathwriting.read(path) if mathwriting.looks_like(first) else crohme.read(path)
+    first = next((member for member in inks_in(path) if member.suffix == ".inkml"), None)
+    if first is not None and mathwriting.looks_like(first):
+        return mathwriting.read(path)
+    return crohme.read(path)
 
 
 def _unpacked(path: Path) -> Samples:
@@ -87,10 +96,33 @@ def _unpacked(path: Path) -> Samples:
 
 
 def inks_in(path: Path) -> Iterator[Member]:
-    """The ink files of a folder or archive; an error when there are none."""
-    found = False
-    for member in members(path, lambda name: name.lower().endswith(".inkml")):
-        found = True
+    """The inks of a folder or archive, and the images, which nothing labels; an error without inks.
+
+    Any program may leave its JSON beside the inks: only what holds strokes is a sample.
+    """
+    found, images = False, 0
+    for member in members(path, is_sample):
+        if member.suffix == ".json" and not _holds_strokes(member):
+            continue
+        found |= member.suffix in INKS
+        images += member.suffix in IMAGES
         yield member
+    if not found and images:
+        raise DataError(
+            f"{path}: holds {images} images and no {LABELS}; write their labels there, a line "
+            "with name<TAB>LaTeX for each"
+        )
     if not found:
         raise DataError(f"{source_name(path)}: no .inkml files in {path}")
+
+
+def is_sample(name: str) -> bool:
+    """Whether a file's name ends like that of an ink or an image."""
+    return PurePosixPath(name).suffix.lower() in (*INKS, *IMAGES)
+
+
+def _holds_strokes(member: Member) -> bool:
+    try:
+        return bool(read_strokes(member.data, name=member.name).strokes)
+    except InkError:
+        return False

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.packed import Packed, PackReport, read_packed, write_packed
-from gryphone.data.samples import Sample, Samples, Unreadable
+from gryphone.data.packed import NothingPacked, Packed, first_of, read_packed, write_packed
+from gryphone.data.samples import Sample, Samples
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.tokens import sat_split
@@ -26,11 +26,27 @@ class Stats:
     """Counts of a data set and one value per sample of each measure; NaN where there is none."""
 
     sources: list[str]  # one per sample
+    labels: list[str]  # normalised
     measures: dict[str, Values]  # (n,) each, keys MEASURES
     symbols: Counter[str]
     modifiers: Counter[str]
-    distinct_labels: int
     left_out: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def distinct_labels(self) -> int:
+        """How many different labels there are."""
+        return len(set(self.labels))
+
+    def __add__(self, other: "Stats") -> "Stats":
+        """Both together, what was left out too."""
+        return Stats(
+            self.sources + other.sources,
+            self.labels + other.labels,
+            {m: np.concatenate([self.measures[m], other.measures[m]]) for m in MEASURES},
+            self.symbols + other.symbols,
+            self.modifiers + other.modifiers,
+            self.left_out + other.left_out,
+        )
 
     def rows(self) -> Iterator[tuple[str, int, dict[str, dict[str, float]]]]:
         """Name, count and summary of each source, and of all together when there are several."""
@@ -86,10 +102,10 @@ def packed_stats(
     }
     return Stats(
         packed.sources,
+        packed.labels,
         measures,
         sizes.symbol_counts,
         sizes.modifier_counts,
-        len(set(packed.labels)),
         left_out or [],
     )
 
@@ -110,25 +126,16 @@ def dataset_stats(
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packed.parquet"
-        report, packed = PackReport(), None
-        waiting = inks()
-        first = next(waiting, None)
-        if first is not None:
-            rest = _chain(first, waiting)
-            if images and isinstance(first, Unreadable):  # a folder of images: nothing to pack
-                report.unreadable = [(u.name, u.error) for u in rest if isinstance(u, Unreadable)]
-            else:
-                report = write_packed(rest, path, convention=convention, progress=progress)
-                packed = read_packed(path)
-    left_out = report.left_out()
-    if packed is not None:
-        return packed_stats(packed, left_out, progress)
-    return _image_stats(images, convention, left_out)
-
-
-def _chain(first: Sample | Unreadable, rest: Samples) -> Samples:
-    yield first
-    yield from rest
+        try:
+            report = write_packed(inks(), path, convention=convention, progress=progress)
+        except NothingPacked as error:
+            stats = _image_stats(images, convention, error.report.left_out())
+        else:
+            stats = packed_stats(read_packed(path), report.left_out(), progress)
+            stats += _image_stats(images, convention, [])
+    if not stats.sources:
+        raise DataError(f"nothing to measure among {first_of(stats.left_out)}")
+    return stats
 
 
 def _image_stats(images: list[Sample], convention: str, left_out: list[tuple[str, str]]) -> Stats:
@@ -145,10 +152,8 @@ def _image_stats(images: list[Sample], convention: str, left_out: list[tuple[str
             continue
         kept.append(sample)
         labels.append(label)
-    if not kept:
-        raise DataError(f"nothing to measure; {len(left_out)} samples were left out")
     sizes = _label_sizes(labels)
-    extent = np.array(shapes, dtype=np.float64)
+    extent = np.array(shapes, dtype=np.float64).reshape(-1, 2)  # (n, 2), also where n is 0
     nothing = np.full(len(kept), np.nan)
     measures = dict.fromkeys(MEASURES, nothing) | {
         "symbols": sizes.symbols,
@@ -157,7 +162,7 @@ def _image_stats(images: list[Sample], convention: str, left_out: list[tuple[str
     }
     sources = [sample.source for sample in kept]
     counts = (sizes.symbol_counts, sizes.modifier_counts)
-    return Stats(sources, measures, *counts, len(set(labels)), left_out)
+    return Stats(sources, labels, measures, *counts, left_out)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """LaTeX to MathML, by latex2mathml."""
 
+import re
+
 from gryphone.errors import LatexError, need
 from gryphone.latex.tree import words
 from gryphone.latex.validity import check
@@ -9,6 +11,14 @@ _ELEMENTS = words(
     munder mover munderover mmultiscripts mprescripts mtable mtr mtd mstyle mpadded mphantom
     menclose merror"""
 )
+# Commands that the library copies as they stand.
+_SPELT = {
+    r"\arg": r"\operatorname{arg}",
+    r"\dag": r"\dagger",
+    r"\mod": r"\operatorname{mod}",
+    r"\P": "¶",
+    r"\shortparallel": r"\parallel",
+}
 
 
 def to_mathml(latex: str) -> str:
@@ -18,7 +28,8 @@ def to_mathml(latex: str) -> str:
     from latex2mathml.converter import convert
 
     try:
-        markup = str(convert(latex))
+        spelt = re.sub(r"\\[A-Za-z]+", lambda found: _SPELT.get(found[0], found[0]), latex)
+        markup = str(convert(spelt))
     except Exception as error:  # the library raises a dozen unrelated classes
         name = type(error).__name__
         raise LatexError(f"{latex!r} has no MathML ({name}: {error}); simplify it") from error
@@ -38,6 +49,9 @@ def _inspect(latex: str, markup: str) -> None:
         name = str(element.tag).rpartition("}")[2]
         if name not in _ELEMENTS:
             raise LatexError(f"{latex!r} would put <{name}> into MathML; remove the markup")
+        left = re.search(r"\\[A-Za-z]+", element.text or "")
+        if left:
+            raise LatexError(f"{latex!r} has no MathML: {left[0]} is unknown; replace it")
         for key in element.attrib:
             attribute = str(key).rpartition("}")[2].lower()
             if attribute.startswith("on") or attribute in ("href", "src", "action", "style"):

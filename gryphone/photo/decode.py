@@ -81,7 +81,9 @@ def _decoded(data: bytes, name: str) -> "Image":
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(io.BytesIO(data))
     except Image.DecompressionBombError as error:
-        raise InkError(f"{name}: {error}; the limit is {MEGAPIXELS} megapixels") from error
+        raise InkError(
+            f"{name}: the limit is {MEGAPIXELS} megapixels; make the image smaller"
+        ) from error
     except UnidentifiedImageError as error:
         raise InkError(
             f"{name}: not an image that can be read; use PNG, JPEG, WebP, TIFF or BMP"

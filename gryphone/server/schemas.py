@@ -107,7 +107,7 @@ class Options(Strict):
         default=1,
         ge=1,
         le=MOST["views"],
-        description="Looks at the ink whose predictions are averaged: slower, better.",
+        description="Looks at the ink whose predictions are averaged: slower, hardly better.",
     )
     boxes: bool = Field(default=True, description="Say where each symbol sits.")
     ink: bool = Field(default=False, description="Send back the strokes that were read.")

@@ -36,7 +36,10 @@ class Pen:
         """The pen in a folder that `gryphone synth build` has filled."""
         for name in ("glyphs.npz", "layouts-real.npz"):
             if not (folder / name).exists():
-                raise DataError(f"{folder / name} is missing; make it with `gryphone synth build`")
+                raise DataError(
+                    f"{folder / name} is missing; make it with `gryphone synth build DATA PACKED` "
+                    "(docs/synthesiser.md)"
+                )
         layouts = load_layouts(folder / "layouts-real.npz")
         left_top_right_bottom = layouts.class_boxes.tolist()
         boxes = {n: tuple(b) for n, b in zip(layouts.classes, left_top_right_bottom, strict=True)}

@@ -1,0 +1,178 @@
+"""Commands that say how good the recogniser is, and what it is: evaluate, info, demo."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gryphone.cli.recognition import (
+    Device,
+    Seed,
+    Views,
+    Weights,
+    check_writable,
+    emit,
+    load_weights,
+    progress_bar,
+)
+from gryphone.errors import DataError, GryphoneError
+
+if TYPE_CHECKING:
+    from gryphone.evaluate import Evaluation
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+TITLES = {"em": "EM", "le1": "≤1", "le2": "≤2", "le3": "≤3", "cer": "CER", "ser": "SER"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to an app."""
+    app.command()(evaluate)
+    app.command()(info)
+    app.command()(demo)
+
+
+def evaluate(
+    dataset: Annotated[
+        list[Path],
+        typer.Argument(help="InkML with truths, images with labels.tsv, or packed .parquet."),
+    ],
+    steps: Annotated[int, typer.Option(help="Refinement steps.")] = 10,
+    limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
+    seed: Seed = 0,
+    runs: Annotated[int, typer.Option(min=1, help="Independent decodes of each sample.")] = 1,
+    views: Views = 1,
+    lg: Annotated[
+        Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
+    ] = None,
+    convention: Annotated[
+        str | None, typer.Option(help="Spelling of the normalised score (the weights' own).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write id, truth, prediction as .tsv.")] = None,
+    as_json: AsJson = False,
+    weights: Weights = None,
+    device: Device = "cpu",
+) -> None:
+    """Score the recogniser on a data set; nothing is left out."""
+    from gryphone.evaluate import evaluate as run
+
+    for path in dataset:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder")
+    if out is not None:
+        check_writable(out)
+    recognizer = load_weights(weights, device)
+    with progress_bar("reading", limit) as update:
+        report = run(
+            recognizer,
+            *dataset,
+            steps=steps,
+            limit=limit,
+            seed=seed,
+            runs=runs,
+            views=views,
+            lg=lg,
+            convention=convention,
+            progress=update,
+        )
+    if out is not None:
+        rows = ((s.id, s.truth, s.prediction or "") for s in report.predictions)
+        clean = ("\t".join(" ".join(field.split()) for field in row) for row in rows)
+        emit("\n".join(clean), out)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print_evaluation(report)
+
+
+def _print_evaluation(report: "Evaluation") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
+    rate = given.count / max(report.seconds, 1e-9)
+    title = (
+        f"{report.name}: {given.count} samples, T={report.steps}, seed {report.seed}, "
+        f"{rate:.1f} per second; 95 % intervals"
+    )
+    table = Table("%", "as given", report.convention, f"graph ({report.graph_source})", title=title)
+    graphs = {"em": graph.exact, "le1": graph.le1, "le2": graph.le2}
+    for name, shown in TITLES.items():
+        cells = [_interval(scores, name) for scores in (given, normalized)]
+        table.add_row(shown, *cells, f"{graphs[name]:.2f}" if name in graphs else "")
+    Console().print(table)
+    if len(report.given) > 1:
+        mean = report.runs()
+        em, exact = mean["em"], mean["graph"]["exact"]
+        typer.echo(
+            f"{mean['count']} runs: EM {em['mean']:.2f} ± {em['sd']:.2f}, "
+            f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)"
+        )
+    for problem in (*report.unreadable, *normalized.problems):
+        typer.echo(f"{problem.id}: {problem.reason}", err=True)
+
+
+def _interval(scores: Any, name: str) -> str:
+    low, high = scores.intervals[name]
+    return f"{getattr(scores, name):.2f}  ({low:.1f} to {high:.1f})"
+
+
+def info(weights: Weights = None, as_json: AsJson = False) -> None:
+    """Say what is installed: version, weights, vocabulary, devices."""
+    facts = _facts(weights)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    for name, value in facts.items():
+        if isinstance(value, list):
+            value = " ".join(str(v) for v in value)
+        elif isinstance(value, dict):
+            value = json.dumps(value, ensure_ascii=False)
+        typer.echo(f"{name.replace('_', ' ')}: {value}")
+
+
+def _facts(weights: Path | None) -> dict[str, Any]:
+    import torch
+
+    from gryphone import __version__
+    from gryphone.recognize import WEIGHTS
+
+    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    facts: dict[str, Any] = {
+        "version": __version__,
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "devices": [f"cpu ({torch.get_num_threads()} threads)", *cuda],
+    }
+    try:
+        recognizer = load_weights(weights)
+    except GryphoneError as error:
+        if weights is not None:
+            raise
+        return facts | {"weights": None, "problem": str(error)}
+    checkpoint = recognizer.checkpoint
+    vocabularies = zip(checkpoint.tokenizer.streams, checkpoint.tokenizer.vocabularies, strict=True)
+    # The first two tokens of a vocabulary, padding and mask, are no symbols.
+    sizes = {name: len(vocabulary) - 2 for name, vocabulary in vocabularies}
+    return facts | {
+        "weights": str(weights or WEIGHTS),
+        "parameters": checkpoint.parameters,
+        "tokens": checkpoint.tokenizer.scheme,
+        "vocabulary": sizes,
+        "facts": checkpoint.facts,
+        "symbols": list(checkpoint.tokenizer.vocabularies[0].tokens[2:]),
+    }
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The picture of one refinement.")] = Path(
+        "demo-refinement.png"
+    ),
+    weights: Weights = None,
+) -> None:
+    """Recognise the bundled examples, and draw how one of them is refined."""
+    from gryphone.demo import run
+
+    check_writable(out)
+    run(load_weights(weights), out, typer.echo)
