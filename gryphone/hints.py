@@ -44,11 +44,11 @@ def only(options: np.ndarray, place: int, token: int) -> None:
 def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
     """The id of a token, or an error that names the place and the nearest known tokens."""
     vocabulary = tokenizer.vocabularies[stream]
-    if token not in vocabulary or token in vocabulary.tokens[:2]:
-        near = difflib.get_close_matches(token, vocabulary.tokens[2:], 3, 0.5)
+    if token not in vocabulary.names:
+        near = difflib.get_close_matches(token, vocabulary.names, 3, 0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `gryphone info` lists them"
         raise TokenError(
-            f"{where}: {token!r} is not among the model's {len(vocabulary) - 2} "
+            f"{where}: {token!r} is not among the model's {len(vocabulary.names)} "
             f"{tokenizer.streams[stream]}{hint}"
         )
     return vocabulary.id(token)

@@ -112,6 +112,11 @@ class Vocabulary:
     def __contains__(self, token: object) -> bool:
         return token in self._ids
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tokens that can stand in an answer: all but PAD and MASK."""
+        return self.tokens[2:]
+
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {token: at for at, token in enumerate(self.tokens)}

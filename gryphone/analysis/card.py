@@ -213,8 +213,7 @@ def architecture(weights: Path) -> str:
     c = checkpoint.config
     parameters = checkpoint.parameters / 1e6
     size = sum(p.stat().st_size for p in weights.iterdir()) / 2**20
-    # Without padding and mask.
-    symbols, modifiers = (len(v) - 2 for v in checkpoint.tokenizer.vocabularies)
+    symbols, modifiers = (len(v.names) for v in checkpoint.tokenizer.vocabularies)
     training: dict[str, Any] = checkpoint.facts.get("training", {})
     return (
         f"`{checkpoint.facts.get('name')}`: {parameters:.1f} million parameters in eight bits "

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gryphone.data.mixture import tokens_of
 from gryphone.data.packed import write_packed
 from gryphone.data.samples import Sample
-from gryphone.data.store import load_packed
 from gryphone.errors import DataError
-from gryphone.synth.build import load_tokenizer
+from gryphone.synth.build import packed_tokenizer
 from gryphone.synth.compose import Composer
 from gryphone.synth.fonts import with_fonts
 from gryphone.synth.glyphs import ANY_WRITER, GlyphBank, load_bank
 from gryphone.synth.layouts import Layouts, load_layouts
 from gryphone.synth.style import Style
 from gryphone.synth.write import to_inks
-from gryphone.tokens import EMPTY, Tokenizer
+from gryphone.tokens import Tokenizer
 
 CONVENTION = "crohme"
 LENGTHS = range(5, 26)  # symbols of a formula: enough to err, few enough to get all right
@@ -47,8 +47,7 @@ BATCH = 50
 
 def familiar_layouts(packed: Path) -> Layouts:
     """Papers' formulas of middling length that keep to the symbols of the training ink."""
-    labels = load_packed(packed / "train.parquet", CONVENTION).labels
-    known = {EMPTY, *(token for label in labels for token in label.split(" "))}
+    known = tokens_of(packed / "train.parquet", CONVENTION)
     layouts = load_layouts(packed / "layouts-tex.npz").written_with(known)
     return layouts.select(np.isin(np.diff(layouts.label_offsets), LENGTHS))
 
@@ -95,9 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    tokenizer = load_tokenizer(options.packed / "tokenizer.json")
-    if tokenizer is None:
-        raise DataError(f"{options.packed}: holds no tokenizer.json; run `gryphone synth build`")
+    tokenizer = packed_tokenizer(options.packed)
     bank = load_bank(options.packed / "glyphs.npz")
     bank = known_hands(bank, FEWEST) if options.fonts is None else new_hands(bank, options.fonts)
     layouts = familiar_layouts(options.packed)

@@ -153,15 +153,14 @@ def _facts(weights: Path | None) -> dict[str, Any]:
         return facts | {"weights": None, "problem": str(error)}
     checkpoint = recognizer.checkpoint
     vocabularies = zip(checkpoint.tokenizer.streams, checkpoint.tokenizer.vocabularies, strict=True)
-    # The first two tokens of a vocabulary, padding and mask, are no symbols.
-    sizes = {name: len(vocabulary) - 2 for name, vocabulary in vocabularies}
+    sizes = {name: len(vocabulary.names) for name, vocabulary in vocabularies}
     return facts | {
         "weights": str(weights or WEIGHTS),
         "parameters": checkpoint.parameters,
         "tokens": checkpoint.tokenizer.scheme,
         "vocabulary": sizes,
         "facts": checkpoint.facts,
-        "symbols": list(checkpoint.tokenizer.vocabularies[0].tokens[2:]),
+        "symbols": list(checkpoint.tokenizer.vocabularies[0].names),
     }
 
 

@@ -158,7 +158,7 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
 
     from gryphone.data.packed import read_packed
     from gryphone.data.samples import Sample
-    from gryphone.synth.build import load_tokenizer
+    from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.compose import Composer
     from gryphone.synth.glyphs import load_bank
     from gryphone.synth.layouts import load_layouts
@@ -168,9 +168,7 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
     real = read_packed(packed / "train.parquet")
     chosen = np.random.default_rng(seed).choice(len(real), count, replace=False)
     yield (Sample("real", "train", real.labels[i], ink=real.ink(i)) for i in chosen.tolist())
-    tokenizer = load_tokenizer(packed / "tokenizer.json")
-    if tokenizer is None:
-        raise DataError(f"{packed / 'tokenizer.json'} is missing; run `gryphone synth build`")
+    tokenizer = packed_tokenizer(packed)
     bank = load_bank(packed / "glyphs.npz")
     for origin in ("tex", "real"):
         layouts = load_layouts(packed / f"layouts-{origin}.npz")
@@ -235,12 +233,10 @@ def photos(
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     from gryphone.data.packed import write_packed
-    from gryphone.synth.build import load_tokenizer
+    from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.photos import photographs
 
-    tokenizer = load_tokenizer(packed / "tokenizer.json")
-    if tokenizer is None:
-        raise DataError(f"{packed}: holds no tokenizer.json; run `gryphone synth build` first")
+    tokenizer = packed_tokenizer(packed)
     bank = packed / "glyphs.npz" if glyphs is None else glyphs
     made = photographs(packed, bank, tokenizer, count, seed=seed, workers=workers)
     report = write_packed(made, out)

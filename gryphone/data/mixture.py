@@ -113,7 +113,12 @@ def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
     """The tokens of the data set whose symbols a source keeps to; None where it is free."""
     if not source.symbols_of:
         return None
-    labels = load_packed(Path(source.symbols_of), convention).labels
+    return tokens_of(Path(source.symbols_of), convention)
+
+
+def tokens_of(path: Path, convention: str) -> frozenset[str]:
+    """The tokens of a data set's labels, and the empty one that every label may have."""
+    labels = load_packed(path, convention).labels
     return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
 
 

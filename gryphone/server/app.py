@@ -172,14 +172,13 @@ def describe(service: Service) -> dict[str, Any]:
     """What is served, and what a request may ask for."""
     recognizer, settings = service.recognizer, service.settings
     tokenizer = recognizer.tokenizer
-    # The first two tokens of a vocabulary are no symbols.
-    sizes = [len(vocabulary) - 2 for vocabulary in tokenizer.vocabularies]
+    sizes = [len(vocabulary.names) for vocabulary in tokenizer.vocabularies]
     return {
         "name": "gryphone",
         "version": __version__,
         "parameters": recognizer.checkpoint.parameters,
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
-        "symbols": list(tokenizer.vocabularies[0].tokens[2:]),
+        "symbols": list(tokenizer.vocabularies[0].names),
         "max_steps": MOST["steps"],
         "limits": MOST
         | {

@@ -14,7 +14,7 @@ import numpy as np
 
 from gryphone.data.packed import Packed, read_packed
 from gryphone.data.samples import read_dataset
-from gryphone.errors import GryphoneError
+from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.synth.formulas import (
     CONVENTION,
@@ -262,6 +262,14 @@ def _known(tokens: Sequence[str], tokenizer: Tokenizer) -> bool:
 def load_tokenizer(path: Path) -> Tokenizer | None:
     """The vocabularies in a JSON file, or None where there is none."""
     return tokenizer_from_dict(json.loads(path.read_text("utf-8"))) if path.exists() else None
+
+
+def packed_tokenizer(packed: Path) -> Tokenizer:
+    """The vocabularies in a folder that `build` has filled."""
+    tokenizer = load_tokenizer(packed / "tokenizer.json")
+    if tokenizer is None:
+        raise DataError(f"{packed}: holds no tokenizer.json; run `gryphone synth build` first")
+    return tokenizer
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
