@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gryphone.checkpoint import checkpoint_directory
-from gryphone.errors import DataError, GryphoneError
+from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.ink import Ink
 from gryphone.inputs import read_source
 from gryphone.options import Ask
@@ -128,15 +128,12 @@ def run_batch(
     progress(before, len(files))
     errors = warned = 0
     answers = recognize_files(recognizer, todo, ask, workers)
-    try:
-        with out.open("a", encoding="utf-8") as file, closing(answers):
-            for count, (path, answer) in enumerate(answers, 1):
-                errors += isinstance(answer, str)
-                warned += isinstance(answer, Result) and bool(answer.warnings)
-                _write(file, path, answer, settings)
-                progress(before + count, len(files))
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written: {error.strerror or error}") from error
+    with writing(out), out.open("a", encoding="utf-8") as file, closing(answers):
+        for count, (path, answer) in enumerate(answers, 1):
+            errors += isinstance(answer, str)
+            warned += isinstance(answer, Result) and bool(answer.warnings)
+            _write(file, path, answer, settings)
+            progress(before + count, len(files))
     seconds = time.perf_counter() - began
     return BatchReport(len(files), before, len(todo) - errors, errors, warned, seconds)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from gryphone.augment import Augment
 from gryphone.errors import ConfigError
-from gryphone.latex.normalize import CONVENTIONS
+from gryphone.latex.normalize import rules_of
 from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
 from gryphone.raster import Canvas
 
@@ -172,9 +172,7 @@ class TrainConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
         if not self.minutes > 0:
             raise ConfigError(f"minutes is {self.minutes}; it must be more than 0")
-        if self.convention not in CONVENTIONS:
-            known = ", ".join(sorted(CONVENTIONS))
-            raise ConfigError(f"convention {self.convention!r} is unknown; use one of {known}")
+        rules_of(self.convention)
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
         if self.scheme not in ("sat", "raw"):

@@ -1,5 +1,9 @@
 """Every error a user can cause. Each message names the value, the place and the remedy."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class GryphoneError(ValueError):
     """Base class: the command line turns it into one line and exit code 2."""
@@ -43,3 +47,13 @@ def need(module: str, extra: str) -> None:
 
     if find_spec(module) is None:
         raise MissingExtra(f"{module} is not installed; run: pip install 'gryphone[{extra}]'")
+
+
+@contextmanager
+def writing(path: Path, remedy: str = "make room or choose another place") -> Iterator[None]:
+    """Turn what the system says against writing to `path` into one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"{path}: cannot be written: {reason}; {remedy}") from error

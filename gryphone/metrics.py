@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from gryphone.errors import DataError, LatexError
 from gryphone.latex.lexer import tokenize
-from gryphone.latex.normalize import CONVENTIONS, normalize
+from gryphone.latex.normalize import normalize, rules_of
 from gryphone.latex.validity import is_balanced
 
 RATES = ("em", "le1", "le2", "le3", "cer", "ser")
@@ -183,9 +183,7 @@ def score(
     """Score samples as given (`none`) or with both sides normalised by a convention."""
     if not samples:
         raise DataError("nothing to score; give at least one sample")
-    if convention not in CONVENTIONS:
-        known = ", ".join(sorted(CONVENTIONS))
-        raise DataError(f"unknown convention {convention!r}; choose one of {known}")
+    rules_of(convention)
     spaced = are_spaced(samples)
     results = [compare(sample, convention, spaced) for sample in samples]
     problems = tuple(problem for _, problem in results if problem is not None)

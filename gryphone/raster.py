@@ -92,6 +92,8 @@ class Canvas:
     def __post_init__(self) -> None:
         if self.kind not in ("square", "area", "stroke"):
             raise ConfigError(f"canvas kind {self.kind!r} is unknown; use square, area or stroke")
+        if self.patch < 1:
+            raise ConfigError(f"canvas patch is {self.patch}; it must be 1 or more")
         if self.side % self.patch or self.window not in (self.patch, 2 * self.patch):
             raise ConfigError(
                 f"canvas side {self.side} must be a multiple of the patch {self.patch}, and the "

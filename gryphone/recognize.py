@@ -189,10 +189,12 @@ class Recognizer:
     def recognize_many(
         self, inks: Sequence[Ink], *, ask: Ask | None = None, **options: Any
     ) -> list[Result]:
-        """The formulas in several inks, encoded and refined together."""
+        """The formulas in several inks, together; one by one where each has its deadline."""
         from gryphone.answers import answer_batch
 
         ask = Ask(**options) if ask is None else ask
+        if ask.deadline_ms is not None:
+            return [self.recognize(ink, ask=ask) for ink in inks]
         if not inks:
             return []
         return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from gryphone.checkpoint import write_directory
 from gryphone.config import TrainConfig
-from gryphone.errors import DataError
+from gryphone.errors import DataError, writing
 
 
 class Run:
@@ -66,17 +65,6 @@ class Run:
             if fresh:
                 writer.writeheader()
             writer.writerow(row)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says against writing to `path` into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written: {error.strerror or error}; make room or choose another out"
-        ) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -57,7 +57,7 @@ def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
 def size_of(tokenizer: Tokenizer) -> str:
     """How large the vocabularies are, in words: 107 symbols and 25 modifiers."""
     pairs = zip(tokenizer.vocabularies, tokenizer.streams, strict=True)
-    return " and ".join(f"{len(vocabulary)} {stream}" for vocabulary, stream in pairs)
+    return " and ".join(f"{len(vocabulary.names)} {stream}" for vocabulary, stream in pairs)
 
 
 def make_optimizer(

@@ -184,7 +184,14 @@ def test_ctrl_c_says_how_far_it_got(
             raise KeyboardInterrupt
         return many(self, inks, **options)  # type: ignore[arg-type]
 
+    def stopped_early(weights: Path, device: str) -> None:
+        raise KeyboardInterrupt
+
     common = ("recognize", str(folder), "--weights", weights, "--steps", "2")
+    for more in ((), ("--out", str(out))):
+        with monkeypatch.context() as patch:
+            patch.setattr("gryphone.recognize.load", stopped_early)
+            assert f"stopped: 0 of {BATCH + 2} done; " in run(*common, *more).stderr
     with monkeypatch.context() as patch:
         patch.setattr(Recognizer, "recognize_many", stopped)
         for more in ((), ("--out", str(out))):

@@ -64,7 +64,7 @@ def test_tokenize_prints_streams(app: typer.Typer) -> None:
     ("arguments", "text", "message"),
     [
         (["normalize"], "x\n\\frac{1}\n", r"line 2: \\frac lacks an argument \(at character 8\)"),
-        (["normalize", "--convention", "x"], "x", "line 1: unknown convention 'x'"),
+        (["normalize", "--convention", "x"], "x", "convention 'x' is unknown"),
         (["tokenize"], "x\ny\x00\n", "line 2: character"),
         (["tokenize", "--scheme", "bpe"], "", "unknown scheme 'bpe'"),
         (["detokenize"], "x\n", "line 1: not JSON"),

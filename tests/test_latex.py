@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gryphone.errors import LatexError
+from gryphone.errors import ConfigError, LatexError
 from gryphone.latex.lexer import lex, tokenize
 from gryphone.latex.mathml import to_mathml
 from gryphone.latex.normalize import normalize
@@ -111,7 +111,7 @@ def test_none_only_lexes() -> None:
 
 
 def test_unknown_convention_names_the_known() -> None:
-    with pytest.raises(LatexError, match=r"'im2latex'.*crohme, mathwriting, none"):
+    with pytest.raises(ConfigError, match=r"'im2latex'.*crohme, mathwriting, none"):
         normalize("x", "im2latex")
 
 

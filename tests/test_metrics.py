@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gryphone.errors import DataError
+from gryphone.errors import ConfigError, DataError
 from gryphone.metrics import Sample, edit_distance, read_samples, score
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -121,7 +121,7 @@ def test_absent_and_truncated_files(tmp_path: Path) -> None:
     cut.write_bytes(lzma.compress(b"a\tx\ty\n")[:20])
     with pytest.raises(DataError, match="cannot be read"):
         read_samples(cut)
-    with pytest.raises(DataError, match="unknown convention 'im2latex'"):
+    with pytest.raises(ConfigError, match="'im2latex' is unknown"):
         score([Sample("a", "x", "x")], "im2latex")
 
 

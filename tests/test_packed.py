@@ -10,7 +10,7 @@ from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.data.simplify import Precision, simplify, to_canvas
 from gryphone.data.stats import inked_patches, packed_stats
-from gryphone.errors import DataError
+from gryphone.errors import ConfigError, DataError
 from gryphone.ink import Ink
 
 
@@ -117,7 +117,7 @@ def test_report_names_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_an_unknown_convention_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'foo' is unknown; use one of crohme"):
+    with pytest.raises(ConfigError, match="'foo' is unknown; use one of crohme"):
         write_packed(samples(inkmaker.some(1)), tmp_path / "a", convention="foo", keep_broken=True)
 
 

@@ -164,6 +164,12 @@ def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:
     assert recognizer.recognize_many([]) == []
 
 
+def test_each_of_many_has_its_own_deadline(recognizer: Recognizer) -> None:
+    inks = [power(), fraction()]
+    for result in recognizer.recognize_many(inks, deadline_ms=1.0):  # already over: one step
+        assert result.steps == 1
+
+
 def test_views_are_averaged(recognizer: Recognizer) -> None:
     inks = [power(), fraction(), row("x+1=2")]
     single = [recognizer.recognize(ink, views=3) for ink in inks]

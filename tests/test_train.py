@@ -211,7 +211,7 @@ def test_a_run_does_not_go_on_with_other_symbols_or_another_model(tmp_path: Path
     label = ink.split('type="truth">')[1].split("<")[0]
     new = tmp_path / "inks" / "new.inkml"
     new.write_text(ink.replace(f">{label}<", r">\zeta<", 1))
-    known = len(load_checkpoint(tmp_path / "runs" / "run").tokenizer.vocabularies[0])
+    known = len(load_checkpoint(tmp_path / "runs" / "run").tokenizer.vocabularies[0].names)
     sizes = rf"made with {known} symbols and \d+ modifiers, its data has {known + 1} symbols"
     with pytest.raises(DataError, match=rf"{sizes}.* --init .*runs/run/checkpoint"):
         train(replace(settings, steps=2), **QUIET)
@@ -306,6 +306,7 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
         ("sources: [{path: a}]\nmodel: {preset: [a]}", "preset ['a'] is unknown"),
         ("sources: [{path: a}]\nmodel: {canvas: 5}", "model: canvas is 5; it must be a mapping"),
         ("sources: [{path: a}]\nmodel: {encoder_heads: 0}", "encoder_heads is 0"),
+        ("sources: [{path: a}]\nmodel: {canvas: {patch: 0}}", "canvas patch is 0; it must be 1"),
         ("sources: [{path: a}]\nbatch: 4.5", "batch is 4.5; it must be a whole number"),
         ("sources: [{path: a}]\nbatch: true", "batch is True; it must be a number"),
         ("sources: [{path: a}]\ncompile: 1", "compile is 1; it must be true or false"),

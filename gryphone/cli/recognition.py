@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gryphone.errors import ConfigError, DataError, GryphoneError
+from gryphone.errors import ConfigError, DataError, GryphoneError, writing
 
 if TYPE_CHECKING:
     from gryphone.recognize import Recognizer
@@ -159,10 +159,8 @@ def emit(text: str, out: Path | None) -> None:
     if out is None:
         typer.echo(text)
         return
-    try:
+    with writing(out):
         out.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _warn(result: "Result") -> None:
@@ -176,15 +174,10 @@ def check_writable(out: Path) -> None:
     there = out.exists()
     if there and not out.is_file() and not out.is_dir():
         return  # a device or pipe, whose reader would take a look for the whole answer
-    try:
-        with out.open("a"):
-            pass
+    with writing(out, "choose another --out"):
+        out.open("a").close()
         if not there:
             out.unlink()
-    except OSError as error:
-        raise DataError(
-            f"{out}: cannot be written: {error.strerror or error}; choose another --out"
-        ) from error
 
 
 def _to_results(
@@ -195,12 +188,12 @@ def _to_results(
     from gryphone.recognize import WEIGHTS
 
     check_writable(out)
-    recognizer = load_weights(weights, device)
-    made_by = fingerprint(weights or WEIGHTS)
     with (
         _stoppable(len(names), "the same command goes on") as count,
         progress_bar("recognizing", len(names)) as update,
     ):
+        recognizer = load_weights(weights, device)
+        made_by = fingerprint(weights or WEIGHTS)
 
         def progress(done: int, _: int) -> None:
             count(done)
@@ -224,11 +217,9 @@ def _to_stdout(
     from gryphone.batch import recognize_files
 
     wrong = 0
-    recognizer = load_weights(weights, device)
-    with (
-        _stoppable(len(names), "use --out to go on after a stop") as count,
-        closing(recognize_files(recognizer, names, ask, workers)) as answers,
-    ):
+    with _stoppable(len(names), "use --out to go on after a stop") as count, ExitStack() as stack:
+        recognizer = load_weights(weights, device)
+        answers = stack.enter_context(closing(recognize_files(recognizer, names, ask, workers)))
         for done, (path, answer) in enumerate(answers, 1):
             try:
                 _print_answer(path, answer, format_)

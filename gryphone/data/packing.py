@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.simplify import Precision, simplify, to_canvas
-from gryphone.errors import DataError, GryphoneError
+from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.ink import Ink
 from gryphone.latex.lexer import tokenize
-from gryphone.latex.normalize import CONVENTIONS, normalize
+from gryphone.latex.normalize import normalize, rules_of
 
 FORMAT = "gryphone-packed-1"
 BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
@@ -93,9 +93,7 @@ def write_packed(
     `keep_broken` packs an ink whose label cannot be normalised with its label as given: a test
     set must keep its size, and such a truth counts as an error.
     """
-    if convention not in CONVENTIONS:
-        known = ", ".join(sorted(CONVENTIONS))
-        raise DataError(f"convention {convention!r} is unknown; use one of {known}")
+    rules_of(convention)
     report, rows = PackReport(), _Rows()
     block: list[Ink] = []
     for sample in samples:
@@ -217,23 +215,23 @@ def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> No
         metadata={"gryphone": json.dumps(facts)},
     )
     part = path.with_name(path.name + ".part")  # a reader never sees half a file
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(
-            table,
-            part,
-            compression="zstd",
-            compression_level=15,
-            # Bytes of small signed numbers compress far better apart: high ones are all 0 or 255.
-            use_dictionary=["source", "writer", "glyph_label.list.element"],
-            column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
-            data_page_size=8 << 20,
-            row_group_size=1 << 20,
-        )
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+        try:
+            pq.write_table(
+                table,
+                part,
+                compression="zstd",
+                compression_level=15,
+                # Bytes of small signed numbers compress far better apart: high ones are 0 or 255.
+                use_dictionary=["source", "writer", "glyph_label.list.element"],
+                column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
+                data_page_size=8 << 20,
+                row_group_size=1 << 20,
+            )
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 _SPLIT = ("dx", "dy", "stroke_points", "stroke_glyph", "glyph_position")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gryphone.errors import LatexError
+from gryphone.errors import ConfigError
 from gryphone.latex.lexer import Source, Token, positioned, tokenize
 from gryphone.latex.tree import (
     Command,
@@ -136,12 +136,17 @@ CONVENTIONS: Mapping[str, Convention | None] = {
 }
 
 
-def normalize(source: str | Sequence[str], convention: str = "crohme") -> list[str]:
-    """Spell LaTeX (source or tokens) the way the named convention does."""
+def rules_of(convention: str) -> Convention | None:
+    """The rules of a named convention; `none` has none."""
     if convention not in CONVENTIONS:
         known = ", ".join(sorted(CONVENTIONS))
-        raise LatexError(f"unknown convention {convention!r}; choose one of {known}")
-    rules = CONVENTIONS[convention]
+        raise ConfigError(f"convention {convention!r} is unknown; use one of {known}")
+    return CONVENTIONS[convention]
+
+
+def normalize(source: str | Sequence[str], convention: str = "crohme") -> list[str]:
+    """Spell LaTeX (source or tokens) the way the named convention does."""
+    rules = rules_of(convention)
     if rules is None:
         return tokenize(source) if isinstance(source, str) else list(source)
     return _Writer(rules).row(read_tree(source, rules))
