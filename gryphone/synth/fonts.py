@@ -1,4 +1,4 @@
-"""Glyphs out of handwriting fonts: each font is one more writer of letters, digits and signs."""
+"""Glyphs out of handwriting fonts: each font is one more writer of letters, digits, words."""
 
 import string
 from collections import Counter
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from gryphone.errors import DataError
 from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, join, pack
+from gryphone.synth.symbols import FUNCTIONS
 
 SUFFIXES = frozenset([".ttf", ".otf", ".woff"])
 SIZE = 110  # pixels of an em: strokes are then about as wide as those of a scan
-# The glyph class of each character that is taken from a font.
-CHARACTERS = {c: c for c in string.ascii_letters + string.digits + "()[]+-=<>/|!,"}
-CHARACTERS |= {"{": "\\{", "}": "\\}"}
+# The glyph class of each text that is taken from a font. Many hands join the letters of a word.
+TEXTS = {c: c for c in string.ascii_letters + string.digits + "()[]+-=<>/|!,"}
+TEXTS |= {"{": "\\{", "}": "\\}"} | {name[1:]: name for name in FUNCTIONS}
 # Letters whose two cases differ in shape; where they look alike the font has capitals only.
 _TELLING = "abdegqrtfhn"
 _ALIKE = 0.4  # mean correlation of both cases' pictures, above which they count as alike
@@ -43,16 +44,16 @@ def from_fonts(folder: Path, dropped: Counter[str]) -> Iterator[GlyphSample]:
         if _capitals_only(pictures):
             dropped["font with capitals only"] += 1
             continue
-        for character, picture in pictures.items():
+        for text, picture in pictures.items():
             strokes = _trace(picture)
             if strokes:
-                yield GlyphSample(CHARACTERS[character], strokes, f"font {path.stem}")
+                yield GlyphSample(TEXTS[text], strokes, f"font {path.stem}")
             else:
                 dropped["character without ink"] += 1
 
 
 def _pictures(path: Path) -> dict[str, Mask]:
-    """The ink of every character that a font has, cut to its box."""
+    """The ink of every text that a font has the characters of, cut to its box."""
     from PIL import Image, ImageDraw, ImageFont
 
     try:
@@ -61,16 +62,16 @@ def _pictures(path: Path) -> dict[str, Mask]:
         return {}
     missing = bytes(font.getmask("\uffff"))
     pictures = {}
-    for character in CHARACTERS:
-        if bytes(font.getmask(character)) == missing:
+    for text in TEXTS:
+        if any(bytes(font.getmask(character)) == missing for character in text):
             continue
-        left, top, right, bottom = map(int, font.getbbox(character))
+        left, top, right, bottom = map(int, font.getbbox(text))
         image = Image.new("L", (right - left + 4, bottom - top + 4))
-        ImageDraw.Draw(image).text((2 - left, 2 - top), character, font=font, fill=255)
+        ImageDraw.Draw(image).text((2 - left, 2 - top), text, font=font, fill=255)
         ink = np.asarray(image) > 127
         if ink.any():
             rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
-            pictures[character] = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+            pictures[text] = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return pictures
 
 
