@@ -111,7 +111,7 @@ def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constrain
             hint.apply(options, shown, runs)
         if ask.remask or ask.given is not None:
             free = {*ask.remask, *ask.lock}
-            hints.keep_rows(options, shown, _given(encoded, ask).ids, free)
+            hints.keep_rows(options, shown, _given(encoded, ask, deadline).ids, free)
         hints.apply_lock(options, shown, recognizer.tokenizer, ask.lock)
         if ask.allowed is not None:
             hints.apply_allowed(options, recognizer.tokenizer, ask.allowed)
@@ -124,23 +124,33 @@ def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constrain
         np.array([encoded.index]),
         np.zeros(1, dtype=np.int64),
         replace(recognizer.decode_options(ask), steps=1),
+        again=False,
     )[0]
     tried = [build(hint, runs) for runs in hint.lengths(first, length)]
     if len(tried) == 1:
         return tried[0]
     few = replace(recognizer.decode_options(ask), steps=min(4, ask.total_steps))
     owners = np.full(len(tried), encoded.index)
-    found = looked.decode(owners, np.zeros(len(tried), dtype=np.int64), few, tried, deadline)
+    keys, half = np.zeros(len(tried), dtype=np.int64), _half(deadline)
+    found = looked.decode(owners, keys, few, tried, half, again=False)
     scores = [_plausibility(d, first) for d in found]
     return tried[int(np.argmax(scores))]
 
 
-def _given(encoded: Encoded, ask: Ask) -> Result:
+def _half(deadline: float | None) -> float | None:
+    """When half of the time that is left will be over: the other half is for the answer."""
+    now = time.perf_counter()
+    return None if deadline is None else now + (deadline - now) / 2
+
+
+def _given(encoded: Encoded, ask: Ask, deadline: float | None) -> Result:
     """The earlier answer that a question builds on."""
     if ask.given is not None:
         return ask.given
-    plain = replace(ask, remask=(), lock={}, on_step=None, n_best=1, samples=1, boxes=False)
-    return answer(encoded, plain, time.perf_counter())
+    plain = replace(
+        ask, remask=(), lock={}, on_step=None, n_best=1, samples=1, boxes=False, deadline_ms=None
+    )
+    return answer_together([prepare(encoded, plain)], time.perf_counter(), _half(deadline))[0]
 
 
 def _plausibility(found: Decoded, first: Decoded) -> float:
@@ -169,7 +179,10 @@ def _watch(questions: Sequence[Question]) -> Watch | None:
         tokens = tuple(tokenizer.join(rows))
         hidden = tuple(np.flatnonzero(masked[: len(rows)]).tolist())
         latex = write_latex(tokens)
-        return ask.on_step(Step(step, ask.total_steps, latex, tokens, rows, hidden, sample))
+        look, number = divmod(step - 1, ask.total_steps)
+        return ask.on_step(
+            Step(number + 1, ask.total_steps, latex, tokens, rows, hidden, sample, look + 1)
+        )
 
     return watch
 
@@ -292,7 +305,7 @@ def _n_best(
             if tokens not in weights and is_valid(tokens):
                 weights[tokens] = lead * odds
     kept = sorted(weights.items(), key=lambda item: -item[1])[:count]
-    mass = sum(weights.values())
+    mass = sum(weight for _, weight in kept)
     return tuple(Alternative(write_latex(tokens), w / mass) for tokens, w in kept)
 
 

@@ -213,7 +213,10 @@ def _json_point(point: Any, where: str, index: int) -> tuple[float, float]:
         point = (point.get("x"), point.get("y"))
     numbers = isinstance(point, Sequence) and not isinstance(point, (str, bytes))
     if not numbers or len(point) < 2 or not all(_is_number(v) for v in point[:2]):
-        raise InkError(f"{where}, point {index} is {point!r}; expected two finite numbers")
+        raise InkError(
+            f"{where}, point {index} is {point!r}; expected two numbers, "
+            f"finite and below {LARGEST_COORDINATE:g}"
+        )
     return float(point[0]), float(point[1])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
 
 from gryphone.errors import ConfigError
 from gryphone.result import Result
@@ -18,15 +20,19 @@ MOST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Step:
-    """One refinement step as `on_step` sees it."""
+    """One refinement step as `on_step` sees it.
 
-    number: int  # from 1
+    Where the first look at the ink leaves doubt, a second one is refined from the beginning.
+    """
+
+    number: int  # from 1, of each look
     total: int
     latex: str
     tokens: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position
     masked: tuple[int, ...]  # positions that were hidden from this step
     sample: int = 0  # which of the independent decodes
+    look: int = 1  # the first or the second one
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,19 @@ class Ask:
             ("samples", self.samples, MOST_SAMPLES),
             ("views", self.views, MOST_VIEWS),
         ):
-            if value is not None and not 1 <= value <= most:
+            if value is not None and not 1 <= _whole(name, value) <= most:
                 raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")
+        for name in ("seed", "alternatives"):
+            _whole(name, getattr(self, name))
+        _kind("lock", self.lock, Mapping, "a mapping from positions to symbols")
+        for place, symbol in self.lock.items():
+            _whole("a position of lock", place)
+            _kind(f"lock[{place}]", symbol, (str, Sequence), "a symbol, or symbol and modifier")
+        _kind("hint", self.hint, (str, type(None)), "text")
+        _kind("remask", self.remask, Iterable, "a list of positions")
+        for place in self.remask:
+            _whole("a position of remask", place)
+        _kind("given", self.given, (Result, type(None)), "an earlier result")
         if not 0 <= self.seed <= MOST_SEED:
             raise ConfigError(f"seed is {self.seed}; it must be between 0 and {MOST_SEED}")
         if self.deadline_ms is not None and not 0 < self.deadline_ms < math.inf:
@@ -101,3 +118,15 @@ class Ask:
         """Whether anything restricts the answer."""
         known = self.lock or self.remask or self.given is not None
         return bool(known) or self.hint is not None or self.allowed is not None
+
+
+def _whole(name: str, value: Any) -> int:
+    """A number of something; True is no number, nor is 2.5."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number")
+    return int(value)
+
+
+def _kind(name: str, value: Any, kinds: Any, wanted: str) -> None:
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} is {value!r}; it must be {wanted}")

@@ -7,8 +7,14 @@ same operators. On two cores a layer takes 50 to 75 % of its time.
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, nn
+
+# oneDNN keeps what it made for a shape, up to 1024 times half a megabyte, and nearly every ink has
+# a shape of its own: one answer needs about a hundred of them. Read at its first use.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 
 
 class PackedLinear(nn.Module):

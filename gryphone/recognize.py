@@ -22,7 +22,7 @@ from gryphone.checkpoint import Checkpoint, load_checkpoint
 from gryphone.confidence import hidden_log_probs
 from gryphone.config import ModelConfig
 from gryphone.decoding import Constraint, Decoded, DecodeOptions, Predict, Watch, decode
-from gryphone.errors import CheckpointError
+from gryphone.errors import CheckpointError, ConfigError
 from gryphone.ink import Ink, Stroke
 from gryphone.inputs import read_source
 from gryphone.model import GryphOne, Memory, Packing
@@ -152,6 +152,12 @@ def _device(model: GryphOne) -> torch.device:
     return next(model.parameters()).device
 
 
+def _question(ask: Ask | None, options: dict[str, Any]) -> Ask:
+    if ask is not None and options:
+        raise ConfigError(f"give `ask` or options, not both: {', '.join(options)}")
+    return ask or Ask(**options)
+
+
 @dataclass(frozen=True)
 class Recognizer:
     """A loaded checkpoint, ready to read ink and images."""
@@ -183,20 +189,20 @@ class Recognizer:
         self, source: Any, *, name: str | None = None, ask: Ask | None = None, **options: Any
     ) -> Result:
         """The formula in one input; the options are those of `Ask`, or a ready `ask`."""
-        ask = Ask(**options) if ask is None else ask
-        return self.encode(source, name=name).answer(ask)
+        return self.encode(source, name=name).answer(_question(ask, options))
 
     def recognize_many(
-        self, inks: Sequence[Ink], *, ask: Ask | None = None, **options: Any
+        self, sources: Sequence[Any], *, ask: Ask | None = None, **options: Any
     ) -> list[Result]:
-        """The formulas in several inks, together; one by one where each has its deadline."""
+        """The formulas in several inputs, together; one by one where each has its deadline."""
         from gryphone.answers import answer_batch
 
-        ask = Ask(**options) if ask is None else ask
+        ask = _question(ask, options)
         if ask.deadline_ms is not None:
-            return [self.recognize(ink, ask=ask) for ink in inks]
-        if not inks:
+            return [self.recognize(source, ask=ask) for source in sources]
+        if not sources:
             return []
+        inks = [read_source(source) for source in sources]
         return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)
 
     def decode_options(self, ask: Ask) -> DecodeOptions:
@@ -303,11 +309,14 @@ class Looked:
         deadline: float | None = None,
         watch: Watch | None = None,
         views: int = 1,
+        *,
+        again: bool = True,
     ) -> list[Decoded]:
         """Refine one canvas for each owner (an ink of the batch) and key.
 
-        Where that leaves doubt about an ink, all its canvases are refined again with another
-        tracing of it in view as well, unless `watch` or the deadline stopped it.
+        Where that leaves doubt about an ink, all its canvases are refined `again` with another
+        tracing of it in view as well, unless `watch` or the deadline stopped it. The steps of that
+        count on behind those of the first look.
         """
         began = time.perf_counter()
         found = self._refine(owners, keys, options, constraints, deadline, watch, views)
@@ -317,17 +326,22 @@ class Looked:
             if decoded.steps == options.steps and self.is_doubtful(int(owner), decoded)
         }
         now = time.perf_counter()
-        if deadline is not None and now + 2 * (now - began) > deadline:
+        if not again or (deadline is not None and now + 2 * (now - began) > deadline):
             return found
         unsure = {owner for owner in unsure if self.tracing(owner)}
         if not unsure:
             return found
-        again = [place for place, owner in enumerate(owners) if int(owner) in unsure]
-        some = None if constraints is None else [constraints[i] for i in again]
+        doubtful = [place for place, owner in enumerate(owners) if int(owner) in unsure]
+        some = None if constraints is None else [constraints[i] for i in doubtful]
+
+        def onward(step: int, canvas: int, ids: np.ndarray, masked: np.ndarray) -> bool | None:
+            return watch and watch(options.steps + step, doubtful[canvas], ids, masked)
+
+        watched = None if watch is None else onward
         better = self._refine(
-            owners[again], keys[again], options, some, deadline, None, views, twice=True
+            owners[doubtful], keys[doubtful], options, some, deadline, watched, views, twice=True
         )
-        for place, decoded in zip(again, better, strict=True):
+        for place, decoded in zip(doubtful, better, strict=True):
             found[place] = decoded
         return found
 

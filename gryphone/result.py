@@ -63,7 +63,9 @@ class Result:
     seed: int
     name: str = "ink"
     warnings: tuple[str, ...] = ()
-    ids: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64), repr=False)
+    ids: np.ndarray = field(
+        default_factory=lambda: np.zeros((0, 2), np.int64), repr=False, compare=False
+    )
 
     @cached_property
     def mathml(self) -> str:

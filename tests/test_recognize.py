@@ -2,9 +2,13 @@
 
 import io
 import json
+import pickle
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,6 +168,49 @@ def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:
     assert recognizer.recognize_many([]) == []
 
 
+def test_many_inputs_may_be_of_any_kind(recognizer: Recognizer, tmp_path: Path) -> None:
+    path = tmp_path / "p.inkml"
+    path.write_text(to_inkml(power()))
+    first, second = recognizer.recognize_many([str(path), to_strokes(fraction())], steps=2)
+    assert first.latex == recognizer.recognize(power(), steps=2).latex
+    assert second.latex == recognizer.recognize(fraction(), steps=2).latex
+
+
+def test_a_ready_question_and_options_are_not_mixed(recognizer: Recognizer) -> None:
+    with pytest.raises(ConfigError, match="give `ask` or options, not both: steps"):
+        recognizer.recognize(power(), ask=Ask(steps=3), steps=7)
+
+
+def test_results_can_be_compared(recognizer: Recognizer) -> None:
+    result = recognizer.recognize(power(), steps=2)
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy == result and len({copy, result}) == 1
+    assert replace(result, latex="other") != result
+
+
+def test_a_first_try_takes_half_the_time_and_no_second_look(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[float | None, bool]] = []
+    decode = Looked.decode
+
+    def noted(self: Looked, *arguments: Any, again: bool = True) -> Any:
+        calls.append((arguments[4] if len(arguments) > 4 else None, again))
+        return decode(self, *arguments, again=again)
+
+    monkeypatch.setattr(Looked, "decode", noted)
+    began = time.perf_counter()
+    recognizer.recognize(row("x+1=2"), hint="...=...", deadline_ms=60_000)
+    *tries, (due, again) = calls
+    assert again and due == pytest.approx(began + 60, abs=1)
+    assert len(tries) == 2 and not any(again for _, again in tries)
+    assert tries[1][0] == pytest.approx(began + 30, abs=10)
+    calls.clear()
+    with suppress(ConfigError):  # random weights fill the canvas, and leave no room to keep it
+        recognizer.recognize(power(), remask=[0], deadline_ms=60_000)
+    assert calls[0][0] == pytest.approx(began + 30, abs=10)
+
+
 def test_each_of_many_has_its_own_deadline(recognizer: Recognizer) -> None:
     inks = [power(), fraction()]
     for result in recognizer.recognize_many(inks, deadline_ms=1.0):  # already over: one step
@@ -230,11 +277,15 @@ def test_allowed_restricts_every_symbol(encoded) -> None:
 def test_steps_deadline_and_watching(encoded) -> None:
     seen = []
     result = encoded.decode(steps=3, on_step=seen.append)
-    assert [step.number for step in seen] == [1, 2, 3]
+    # A network with random weights is never sure: it looks a second time, and that is seen too.
+    assert [(s.look, s.number) for s in seen] == [(look, i) for look in (1, 2) for i in (1, 2, 3)]
     assert result.steps == 3
     assert seen[0].masked == tuple(range(len(seen[0].rows)))
     assert encoded.decode(deadline_ms=1).steps == 1
     assert encoded.decode(steps=9, on_step=lambda step: step.number == 4).steps == 4
+    seen.clear()
+    encoded.decode(steps=9, on_step=lambda s: seen.append(s) or (s.look, s.number) == (2, 4))
+    assert len(seen) == 9 + 4
     assert encoded.decode(deadline_ms=5000, steps=4).steps == 4
 
 
@@ -251,6 +302,15 @@ def test_steps_deadline_and_watching(encoded) -> None:
         ({"allowed": [r"\foo"]}, TokenError, "allowed"),
         ({"remask": [70]}, ConfigError, "outside the answer"),
         ({"steps": 0}, ConfigError, "steps is 0"),
+        ({"steps": 2.5}, ConfigError, "steps is 2.5; it must be a whole number"),
+        ({"steps": "5"}, ConfigError, "steps is '5'; it must be a whole number"),
+        ({"samples": True}, ConfigError, "samples is True; it must be a whole number"),
+        ({"seed": 1.5}, ConfigError, "seed is 1.5; it must be a whole number"),
+        ({"lock": [(0, "x")]}, ConfigError, r"lock is \[.*\]; it must be a mapping"),
+        ({"lock": {0: 5}}, ConfigError, r"lock\[0\] is 5; it must be a symbol"),
+        ({"hint": 5}, ConfigError, "hint is 5; it must be text"),
+        ({"remask": 3}, ConfigError, "remask is 3; it must be a list of positions"),
+        ({"given": "x"}, ConfigError, "given is 'x'; it must be an earlier result"),
         ({"n_best": 0}, ConfigError, "n_best is 0"),
         ({"deadline_ms": 0}, ConfigError, "deadline_ms is 0"),
         ({"deadline_ms": float("nan")}, ConfigError, "deadline_ms is nan"),

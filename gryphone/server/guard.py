@@ -127,7 +127,9 @@ class Exchange:
 
     async def serve(self) -> None:
         self.guard.check(self.scope)
-        await self.guard.app(self.scope, self.receive, self.send)
+        # HEAD, which uptime monitors use, is GET without the body.
+        method = "GET" if self.scope["method"] == "HEAD" else self.scope["method"]
+        await self.guard.app({**self.scope, "method": method}, self.receive, self.send)
 
     async def receive(self) -> Message:
         """Count a body while it comes in: a chunked one does not say its length."""
@@ -148,6 +150,8 @@ class Exchange:
                 headers.setdefault(name, value)
             fresh = "no-cache" if self._route() in ("/static", "/") else "no-store"
             headers.setdefault("cache-control", fresh)
+        elif self.scope["method"] == "HEAD" and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, problem: Problem) -> None:

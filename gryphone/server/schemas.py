@@ -11,8 +11,10 @@ from gryphone.options import MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.result import Result
 from gryphone.server.errors import Problem, one_line
 
-# What one question may ask for. Work grows with steps times samples times views.
+# What one question may ask for. Work is steps times samples times views: what a small machine can
+# do within the server's 30 seconds.
 MOST = {
+    "work": 1_200,
     "steps": MOST_STEPS,
     "deadline_ms": 60_000,
     "n_best": 10,
@@ -116,6 +118,10 @@ class Options(Strict):
     def _agree(self) -> Options:
         if self.hint is not None and (self.remask or self.given is not None):
             raise ValueError("a hint and remask cannot be combined; give one of them")
+        ask = Ask(steps=self.steps, n_best=self.n_best, samples=self.samples, views=self.views)
+        work = ask.total_steps * ask.decodes * ask.views
+        if self.deadline_ms is None and work > MOST["work"]:
+            raise ValueError(f"steps × samples × views is {work}; at most {MOST['work']}")
         return self
 
     def ask(self, given: Result | None) -> Ask:

@@ -30,6 +30,7 @@ from gryphone.server.settings import Settings
 
 T = TypeVar("T")
 Event = Step | Future[Result]
+LATE = 0.25  # seconds by which an answer may miss its own deadline and is still sent
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,9 @@ class Service:
         self.house.check(stream)
         kind = request.headers.get("content-type", "")
         media_type(kind)
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding != "identity":
+            raise Problem(415, "bad_encoding", f"a {encoding[:20]} body is not read; send it plain")
         try:
             async with asyncio.timeout(self.settings.body_seconds):
                 return Body(await request.body(), kind, began)
@@ -169,10 +173,12 @@ class Service:
 
     async def _answer(self, request: Request, job: Job) -> Result:
         try:
-            remaining = job.expires - time.perf_counter()
-            # The engine settles every job, also one that nobody waits for.
-            waiting = asyncio.shield(asyncio.wrap_future(job.answer))
-            return await _or_gone(request, waiting, remaining)
+            due = job.expires if job.ask.deadline_ms is None else job.due + LATE
+            # The engine settles every job, also one that nobody waits for: asyncio is told that
+            # its error was seen.
+            settled = asyncio.wrap_future(job.answer)
+            settled.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return await _or_gone(request, asyncio.shield(settled), due - time.perf_counter())
         except Left:
             raise ClientDisconnect from None
         finally:
@@ -258,6 +264,7 @@ def _step(step: Step) -> dict[str, Any]:
         "latex": step.latex,
         "rows": [list(row) for row in step.rows],
         "masked": list(step.masked),
+        "look": step.look,
     }
 
 

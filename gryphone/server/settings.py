@@ -59,9 +59,14 @@ class Settings:
         if self.linger < 0:
             raise ConfigError(f"linger is {self.linger}; it must be 0 or more")
         if self.api_key is not None and not (
-            self.api_key.isascii() and self.api_key.isprintable() and len(self.api_key) >= 8
+            self.api_key.isascii()
+            and self.api_key.isprintable()
+            and len(self.api_key) >= 8
+            and self.api_key == self.api_key.strip()  # a header's value has no outer spaces
         ):
-            raise ConfigError("the API key must be 8 or more printable ASCII characters")
+            raise ConfigError(
+                "the API key must be 8 or more printable ASCII characters, without outer spaces"
+            )
         for origin in self.cors:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ConfigError(

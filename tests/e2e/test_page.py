@@ -361,7 +361,7 @@ def test_errors_are_one_line_and_lose_no_ink(browser: Browser, server: str) -> N
     desk.find("#notice-close").click()
     assert desk.latex == "a+b=c"
     desk.page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
-    expect(notice).to_have_text("a.txt is neither a picture nor InkML.")
+    expect(notice).to_have_text("a.txt is neither a picture (PNG, JPEG, …) nor InkML.")
     # The server is away: the page says so, keeps the ink and tries again by itself.
     desk.page.route(STREAM, lambda route: route.abort())
     desk.press("Control+z")

@@ -23,6 +23,7 @@ const reader = new Reader(question);
 const player = new Player(showStep, showResult);
 const history = new History();
 const writings = new WeakMap(); // snapshot -> the writing it belongs to
+const corrections = new WeakMap(); // snapshot -> { locks, choices } that were made about it
 
 // The last answer, the strokes it is about, and its steps; `moved` where the strokes were scaled
 // after reading, so that the answer's boxes are not theirs.
@@ -31,6 +32,7 @@ let incoming = null; // a file of ink that is being opened
 let locks = new Map(); // position -> symbol
 let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
 let tried = null; // with locks not answered yet: { locks, choices } as they were before
+let wasEmpty = true;
 let selected = null;
 let writing = null; // id of what is being written, for the history
 let keepAnswer = false; // the change that follows brings its answer along
@@ -74,13 +76,14 @@ reader.addEventListener("step", ({ detail: { data } }) => {
   player.step(data);
 });
 reader.addEventListener("result", ({ detail: { question, data } }) => {
-  hideNotice();
+  hideNotice("reading");
   const broken = [...locks].find(([position, symbol]) => data.symbols[position]?.symbol !== symbol);
   if (tried && broken && !question.opened) {
     refuseLock(`No well-formed formula has ${broken[1]} there.`);
     return;
   }
   tried = null;
+  if (broken) locks.delete(broken[0]); // an old one, under other weights or with fewer steps
   let strokes = question.read;
   if (question.opened) {
     strokes = adopt(data.ink.strokes);
@@ -91,11 +94,13 @@ reader.addEventListener("result", ({ detail: { question, data } }) => {
   } else if (question.photo) {
     strokes = question.photo.traced ??= data.ink.strokes.map((points) => ({ points }));
     showTools();
+    keepDraft();
   }
   incoming = null;
   player.result({ data, strokes, steps, moved: question.opened });
   if (!panel.vocabulary.length) loadModel();
 });
+reader.addEventListener("slow", () => showNotice("The server has not answered yet. Your ink is kept.", true));
 reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   player.stop();
   setState("error");
@@ -109,7 +114,7 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   } else if (incoming) {
     incoming = null; // what was there before stays, and is read if it was not
     if (current()) showResult(answer);
-    showNotice(error.message, !current() && !drawing.empty);
+    showNotice(error.message, !current() && !drawing.empty, "file");
   } else if (tried) {
     refuseLock(error.message);
   } else {
@@ -119,11 +124,11 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
 
 // Showing
 
-function showStep({ number, total, rows, masked }) {
+function showStep({ number, total, rows, masked, look }) {
   setState("reading");
   formula.show({ rows, masked, locked: locks.keys() });
   $("progress").style.transform = `scaleX(${number / total})`;
-  $("status").textContent = `Step ${number} of ${total}`;
+  $("status").textContent = `${look > 1 ? "Second look, step" : "Step"} ${number} of ${total}`;
 }
 
 function showResult(next) {
@@ -159,8 +164,8 @@ function refresh() {
     selected,
   );
   light(selected);
-  for (const id of ["copy-latex", "replay"]) $(id).disabled = !answer;
-  $("copy-mathml").disabled = !answer?.data.mathml;
+  for (const id of ["copy-latex", "replay"]) $(id).disabled = !current();
+  $("copy-mathml").disabled = !current() || !answer.data.mathml;
 }
 
 function light(position) {
@@ -185,14 +190,17 @@ function setState(state) {
   document.body.dataset.state = state;
 }
 
-function showNotice(text, retry = false) {
+/** `about`: "reading", which an answer settles, or "file". */
+function showNotice(text, retry = false, about = "reading") {
   $("notice-text").textContent = text;
   $("notice-retry").hidden = !retry;
+  $("notice").dataset.about = about;
   $("notice").hidden = false;
 }
 
-function hideNotice() {
-  $("notice").hidden = true;
+/** Without `about`, whatever it is about. */
+function hideNotice(about) {
+  if (!about || $("notice").dataset.about === about) $("notice").hidden = true;
 }
 
 // Writing
@@ -201,13 +209,15 @@ drawing.addEventListener("change", () => {
   const { now } = drawing;
   if (!writings.has(now)) writings.set(now, writing ?? crypto.randomUUID?.() ?? String(Math.random()));
   writing = drawing.empty ? null : writings.get(now);
-  locks = new Map();
-  choices = new Map();
+  ({ locks, choices } = corrections.get(now) ?? { locks: new Map(), choices: new Map() });
   tried = null;
   selected = null;
   pad.light();
   showTools();
-  saveDraft({ writing, pen: now.pen, strokes: drawing.strokes });
+  if (drawing.empty) pad.resetView();
+  else if (wasEmpty && (now.photo || now.strokes.length > 1)) pad.fit(); // undone clearing
+  wasEmpty = drawing.empty;
+  keepDraft();
   if (keepAnswer) keepAnswer = false;
   else {
     incoming = null;
@@ -215,6 +225,11 @@ drawing.addEventListener("change", () => {
     ask();
   }
 });
+/** What a reload brings back. */
+function keepDraft() {
+  saveDraft({ writing, pen: drawing.now.pen, strokes: drawing.strokes, locks: [...locks] });
+}
+
 pad.addEventListener("start", () => {
   reader.stop();
   if (!player.finish() && answer) refresh();
@@ -243,26 +258,26 @@ function useTool(tool) {
   }
 }
 
-function openSnapshot(snapshot) {
-  writing = null;
+function openSnapshot({ locks: locked = [], writing: id = null, ...snapshot }) {
+  writing = id;
   const { photo } = snapshot;
-  drawing.open({
-    ...BLANK,
-    ...snapshot,
-    pen: photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN),
-  });
+  const pen = photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN);
+  const next = { ...BLANK, ...snapshot, pen };
+  corrections.set(next, { locks: new Map(locked), choices: new Map() });
+  drawing.open(next);
   pad.fit();
 }
 
 async function openFile(file) {
+  hideNotice();
   try {
     const kind = kindOf(file);
-    if (!kind) throw new Error(`${file.name} is neither a picture nor InkML.`);
+    if (!kind) throw new Error(`${file.name} is neither a picture (PNG, JPEG, …) nor InkML.`);
     const photo = kind === "photo" ? await readPhoto(file) : null;
     if (photo) openSnapshot({ strokes: null, photo });
     else openInk(file);
   } catch (error) {
-    showNotice(error.message);
+    showNotice(error.message, false, "file");
   }
 }
 
@@ -278,7 +293,7 @@ function keep() {
   const strokes = drawing.strokes.map(({ points }) =>
     points.map(([x, y]) => [Math.round(10 * x) / 10, Math.round(10 * y) / 10]),
   );
-  history.keep({ id: writing, time: Date.now(), latex, pen: drawing.now.pen, strokes });
+  history.keep({ id: writing, time: Date.now(), latex, pen: drawing.now.pen, strokes, locks: [...locks] });
 }
 
 // Correcting
@@ -318,6 +333,13 @@ function lock({ position, symbol }) {
     choices.set(position, [[before.symbol, before.confidence], ...before.alternatives]);
   }
   locks.set(position, symbol);
+  correct();
+}
+
+/** The locks are others: they belong to the ink, and the rest is read again. */
+function correct() {
+  corrections.set(drawing.now, { locks, choices });
+  keepDraft();
   refresh();
   ask(0);
 }
@@ -325,7 +347,9 @@ function lock({ position, symbol }) {
 /** The answer before the lock still stands. */
 function refuseLock(why) {
   ({ locks, choices } = tried);
+  corrections.set(drawing.now, tried);
   tried = null;
+  keepDraft();
   player.stop();
   showResult(answer);
   showNotice(`${why} The lock was taken off.`);
@@ -336,8 +360,7 @@ function unlock(positions) {
     locks.delete(position);
     choices.delete(position);
   }
-  refresh();
-  ask(0);
+  correct();
 }
 
 function step(by) {
@@ -383,8 +406,7 @@ installControls({
   hideNotice,
   onKey: loadModel,
   selected: () => selected,
-  answer: () => answer?.data ?? null,
-  label: () => (current() ? answer.data.latex : null),
+  answer: () => (current() ? answer.data : null),
   replay: () => document.body.dataset.state === "done" && current() && player.replay(answer.steps, answer),
 });
 
@@ -401,10 +423,7 @@ async function loadModel() {
 // Start
 
 const draft = loadDraft();
-if (draft) {
-  writing = draft.writing;
-  drawing.open({ ...BLANK, pen: draft.pen, strokes: draft.strokes });
-}
+if (draft) openSnapshot(draft);
 showTools();
 if (drawing.empty) refresh();
 loadModel();

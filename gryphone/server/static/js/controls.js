@@ -11,7 +11,10 @@ import { installTheme } from "./theme-button.js";
 export function installControls(page) {
   const { drawing, pad } = page;
   const copy = async (what, text) => {
-    if (!page.answer()) return;
+    if (!page.answer()) {
+      if (!drawing.empty) toast("The new ink is not read yet");
+      return;
+    }
     try {
       await copyText(text(page.answer()));
       toast(`${what} copied`);
@@ -23,16 +26,20 @@ export function installControls(page) {
   const actions = {
     undo: () => drawing.undo(),
     redo: () => drawing.redo(),
-    clear: () => drawing.clear(),
+    clear: () => {
+      const focused = document.activeElement === $("clear");
+      drawing.clear();
+      if (focused) $("undo").focus(); // it cannot be pressed twice
+    },
     fit: () => pad.fit(),
     "zoom-in": () => pad.zoomBy(1.25),
     "zoom-out": () => pad.zoomBy(0.8),
     open: () => $("file").click(),
     replay: page.replay,
     "copy-latex": () => copy("LaTeX", ({ latex }) => latex),
-    "copy-mathml": () => page.answer()?.mathml && copy("MathML", ({ mathml }) => mathml),
+    "copy-mathml": () => page.answer()?.mathml !== null && copy("MathML", ({ mathml }) => mathml),
     "save-png": () => save(downloadPng, drawing.now.pen),
-    "save-inkml": () => save(downloadInkml, page.label()),
+    "save-inkml": () => save(downloadInkml, page.answer()?.latex),
     "help-open": () => $("help").showModal(),
     "notice-retry": () => page.ask(0),
     "notice-close": page.hideNotice,
@@ -42,8 +49,8 @@ export function installControls(page) {
     button.addEventListener("click", () => page.useTool(button.dataset.tool));
   }
   $("steps").addEventListener("input", () => page.setSteps($("steps").value));
-  const historyDialog = new HistoryDialog(page.history, ({ strokes, pen }) => {
-    page.openSnapshot({ pen, strokes: strokes.map((points) => ({ points })) });
+  const historyDialog = new HistoryDialog(page.history, ({ strokes, pen, locks }) => {
+    page.openSnapshot({ pen, locks, strokes: strokes.map((points) => ({ points })) });
   });
   const toggleTheme = installTheme(() => pad.redraw());
   installFiles(page);

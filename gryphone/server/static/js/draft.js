@@ -2,7 +2,7 @@
 
 const KEY = "gryphone.draft";
 
-/** Keep { writing, pen, strokes }; without strokes, nothing. */
+/** Keep { writing, pen, strokes, locks }; without strokes, nothing. */
 export function saveDraft(draft) {
   try {
     if (draft.strokes.length) sessionStorage.setItem(KEY, JSON.stringify(draft));
@@ -15,7 +15,10 @@ export function saveDraft(draft) {
 export function loadDraft() {
   try {
     const draft = JSON.parse(sessionStorage.getItem(KEY));
-    return draft?.strokes.length ? draft : null;
+    // A duplicated tab has the ink too, and must not go on with the first tab's entry in the history.
+    const [{ type }] = performance.getEntriesByType("navigation");
+    if (type !== "reload") delete draft.writing;
+    return draft.strokes.length ? draft : null;
   } catch {
     return null; // a damaged draft is no reason not to start
   }

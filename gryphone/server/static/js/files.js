@@ -1,9 +1,11 @@
 // Files in and out: photos and InkML opened, dropped or pasted; PNG and InkML downloaded.
 
 import { bounds } from "./drawing.js";
+import { isTyping } from "./keys.js";
 import { drawPicture } from "./pen.js";
 
 const LARGEST_SIDE = 2600; // larger photos are made smaller before they are sent
+const SENT_AS_IS = /^image\/(png|jpeg|webp|bmp|tiff)$/; // what the server reads; others are redrawn
 
 /** A photo ready to show and send; null if this browser cannot show it. */
 export async function readPhoto(file) {
@@ -13,12 +15,15 @@ export async function readPhoto(file) {
   } catch {
     return null;
   }
-  const shrink = LARGEST_SIDE / Math.max(image.width, image.height);
-  if (shrink < 1) {
+  const shrink = Math.min(1, LARGEST_SIDE / Math.max(image.width, image.height));
+  if (shrink < 1 || !SENT_AS_IS.test(file.type)) {
     const canvas = document.createElement("canvas");
     canvas.width = Math.round(image.width * shrink);
     canvas.height = Math.round(image.height * shrink);
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#fff"; // where it is transparent there is paper; JPEG would make it black
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
     return photo(await createImageBitmap(blob), new File([blob], file.name, { type: "image/jpeg" }));
   }
@@ -29,8 +34,10 @@ const photo = (image, file) => ({ image, file, width: image.width, height: image
 
 /** "photo", "ink", or null for what the page cannot open. */
 export function kindOf(file) {
+  if (/svg/.test(file.type) || /\.svgz?$/i.test(file.name)) return null; // neither strokes nor pixels
   if (/\.(inkml|xml|json)$/i.test(file.name) || /inkml|xml|json/.test(file.type)) return "ink";
-  if (file.type.startsWith("image/") || /\.(png|jpe?g|webp|bmp|tiff?)$/i.test(file.name)) return "photo";
+  if (file.type.startsWith("image/") || /\.(png|jpe?g|webp|bmp|tiff?|gif|avif|hei[cf])$/i.test(file.name))
+    return "photo";
   return null;
 }
 
@@ -49,16 +56,15 @@ export function acceptDrops(onFile, zone) {
   addEventListener("drop", (event) => {
     event.preventDefault();
     show(-depth);
-    const [file] = event.dataTransfer.files;
-    if (file) onFile(file);
+    receive(event.dataTransfer);
   });
-  addEventListener("paste", (event) => {
-    if (event.target.closest?.("input, textarea")) return;
-    const [file] = event.clipboardData.files;
-    const text = event.clipboardData.getData("text/plain").trim();
+  addEventListener("paste", (event) => isTyping(event.target) || receive(event.clipboardData));
+  const receive = (data) => {
+    const [file] = data.files;
+    const text = data.getData("text/plain").trim();
     if (file) onFile(file);
-    else if (/^(<\?xml[^>]*>\s*)?<ink\b/.test(text)) onFile(new File([text], "pasted.inkml"));
-  });
+    else if (/^(<\?xml[^>]*>\s*)?<ink\b/.test(text)) onFile(new File([text], "ink.inkml"));
+  };
 }
 
 export function toInkml(strokes, latex) {

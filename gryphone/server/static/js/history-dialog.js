@@ -1,6 +1,6 @@
 // The list of what was written, and the way back to it.
 
-import { $, h, toast } from "./dom.js";
+import { $, h } from "./dom.js";
 import { icon, typeset } from "./formula.js";
 
 const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -15,9 +15,12 @@ export class HistoryDialog {
     this.#onOpen = onOpen;
     $("history-open").addEventListener("click", () => this.open());
     $("history-clear").addEventListener("click", () => {
+      const gone = history.entries;
       history.clear();
       this.#fill();
-      toast("History cleared");
+      const cleared = this.#removed("History cleared.", gone);
+      $("history-list").replaceChildren(cleared);
+      cleared.querySelector("button").focus();
     });
     // A click beside the panel closes it.
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
@@ -45,16 +48,19 @@ export class HistoryDialog {
       this.#dialog.close();
       this.#onOpen(entry);
     };
+    // The next entry must not come under the pointer: a double click would take it too.
     const remove = () => {
       this.#history.remove(entry.id);
-      this.#fill();
+      const row = this.#removed("Removed.", [entry]);
+      item.replaceWith(row);
+      row.querySelector("button").focus();
     };
     const drop = h(
       "button",
       { type: "button", class: "quiet icon-only", "aria-label": `Remove ${entry.latex}`, onclick: remove },
       icon("close"),
     );
-    return h(
+    const item = h(
       "li",
       {},
       h(
@@ -65,5 +71,16 @@ export class HistoryDialog {
       ),
       drop,
     );
+    return item;
+  }
+
+  /** A line in the place of entries that are gone, with the way back. */
+  #removed(text, entries) {
+    const back = () => {
+      this.#history.restore(entries);
+      this.#fill();
+      $("history-list").querySelector("button")?.focus();
+    };
+    return h("li", { class: "hint" }, `${text} `, h("button", { type: "button", onclick: back }, "Undo"));
   }
 }

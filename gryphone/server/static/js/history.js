@@ -17,13 +17,13 @@ export class History {
     return this.#entries;
   }
 
-  /** Keep or renew one writing: { id, time, latex, pen, strokes }. */
+  /** Keep or renew one writing: { id, time, latex, pen, strokes, locks }. */
   keep(entry) {
     const ink = JSON.stringify(entry.strokes);
-    const others = this.#entries.filter(
-      ({ id, strokes }) => id !== entry.id && JSON.stringify(strokes) !== ink,
-    );
-    this.#entries = [entry, ...others].slice(0, MOST);
+    // The same ink, opened again or in another tab, keeps its name: what becomes of it is a new entry.
+    const same = this.#entries.find(({ strokes }) => JSON.stringify(strokes) === ink);
+    const others = this.#entries.filter((other) => other !== same && other.id !== entry.id);
+    this.#entries = [{ ...entry, id: same?.id ?? entry.id }, ...others].slice(0, MOST);
     this.#save();
   }
 
@@ -34,6 +34,13 @@ export class History {
 
   clear() {
     this.#entries = [];
+    this.#save();
+  }
+
+  /** Take back what was removed. */
+  restore(entries) {
+    const others = this.#entries.filter(({ id }) => !entries.some((entry) => entry.id === id));
+    this.#entries = [...others, ...entries].sort((a, b) => b.time - a.time).slice(0, MOST);
     this.#save();
   }
 

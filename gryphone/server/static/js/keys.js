@@ -21,9 +21,8 @@ export function installKeys(groups, pad) {
       event.preventDefault();
       return;
     }
-    if (event.defaultPrevented || event.isComposing || event.target.closest("input, textarea, dialog"))
-      return;
-    if (event.key.startsWith("Arrow") && scrolls(event.target)) return;
+    if (event.defaultPrevented || event.isComposing || isTyping(event.target)) return;
+    if (event.target.closest("dialog") || (event.key.startsWith("Arrow") && needsArrows(event.target))) return;
     const modified = event.ctrlKey || event.metaKey;
     if (event.altKey || (!modified && event.key.length === 1 && !letters.checked)) return;
     const run = table.get(nameOf(event, modified));
@@ -39,15 +38,20 @@ export function installKeys(groups, pad) {
   fillHelp(groups);
 }
 
-/** Whether arrows are needed to see the rest of a long formula. */
-function scrolls(element) {
-  return element.id === "formula" && element.scrollWidth > element.clientWidth;
+/** Whether keys and pasted text belong to a field. */
+export const isTyping = (element) => Boolean(element.closest?.("input:not([type=range], [type=checkbox]), textarea"));
+
+/** Whether arrows move a slider, or show the rest of a long formula. */
+function needsArrows(element) {
+  return element.type === "range" || (element.id === "formula" && element.scrollWidth > element.clientWidth);
 }
 
 function nameOf(event, modified) {
   const named = event.key.length > 1;
   const shift = event.shiftKey && (modified || named) ? "shift+" : "";
-  return ((modified ? "mod+" : "") + shift + event.key).toLowerCase();
+  // On a Cyrillic or Greek keyboard the letters are where they are on a Latin one.
+  const foreign = !named && event.key > "\u024f" && event.code.startsWith("Key");
+  return ((modified ? "mod+" : "") + shift + (foreign ? event.code.slice(3) : event.key)).toLowerCase();
 }
 
 function fillHelp(groups) {

@@ -2,9 +2,9 @@
 
 import { bounds, round } from "./drawing.js";
 import { strokePaths } from "./pen.js";
+import { clamped, fitted, inSight, shifted } from "./view.js";
 
 const REACH = 9; // how near the eraser must come, in screen pixels
-const ZOOM = [0.1, 12];
 const PALM_MS = 700; // touches this soon after the pen are the palm
 
 export class Pad extends EventTarget {
@@ -12,6 +12,7 @@ export class Pad extends EventTarget {
   #context;
   #drawing;
   #view = { scale: 1, x: 0, y: 0 };
+  #home = { view: this.#view, size: [0, 0] }; // as the user left it; resizing starts from here
   #pointers = new Map(); // id -> { x, y, type }
   #gesture = null; // what the pointers are doing: { kind: "draw" | "erase" | "pan" | "pinch", ... }
   #lit = { strokes: new Set(), box: null };
@@ -40,7 +41,13 @@ export class Pad extends EventTarget {
       document.activeElement?.blur();
     });
     new ResizeObserver(() => this.#resize()).observe(canvas);
-    drawing.addEventListener("change", () => this.redraw());
+    this.#watchRatio();
+    addEventListener("beforeprint", () => this.#print(true));
+    addEventListener("afterprint", () => this.#print(false));
+    drawing.addEventListener("change", () => {
+      this.#home = { view: this.#view, size: this.#size };
+      this.redraw();
+    });
   }
 
   get busy() {
@@ -58,7 +65,7 @@ export class Pad extends EventTarget {
   }
 
   zoomBy(factor, at = this.#size.map((side) => side / 2)) {
-    const scale = Math.min(ZOOM[1], Math.max(ZOOM[0], this.#view.scale * factor));
+    const scale = clamped(this.#view.scale * factor);
     this.#zoomTo(scale, at, this.#toWorld(at));
   }
 
@@ -68,34 +75,17 @@ export class Pad extends EventTarget {
 
   /** Show everything; writing that fits as it is stays as large as it is. */
   fit(most = 1) {
-    const { photo } = this.#drawing.now;
-    const box = photo ? [0, 0, photo.width, photo.height] : bounds(this.#drawing.strokes);
-    const [width, height] = this.#size;
-    if (!box || !width) return this.resetView();
-    const margin = 28;
-    const [w, h] = [Math.max(box[2] - box[0], 1), Math.max(box[3] - box[1], 1)];
-    const room = Math.min((width - 2 * margin) / w, (height - 2 * margin - 56) / h);
-    const scale = Math.min(most, Math.max(ZOOM[0], room));
-    this.#setView({
-      scale,
-      x: (width - w * scale) / 2 - box[0] * scale,
-      y: (height - 56 - h * scale) / 2 - box[1] * scale,
-    });
+    const box = this.#box();
+    if (!box || !this.#size[0]) return this.resetView();
+    this.#setView(fitted(box, this.#size, most));
   }
 
   /** Move the paper, no more than needed, so that lit ink is seen above the lowest `covered` pixels. */
   reveal(covered = 0) {
     const box = this.#lit.box ?? bounds(this.#lit.strokes);
     if (!box) return;
-    const { scale, x, y } = this.#view;
-    const shift = (low, high, room) => {
-      const margin = Math.min(24, Math.max(0, (room - (high - low)) / 2));
-      return low < margin ? margin - low : Math.min(0, Math.max(room - margin - high, margin - low));
-    };
-    const [width, height] = this.#size;
-    const dx = shift(box[0] * scale + x, box[2] * scale + x, width);
-    const dy = shift(box[1] * scale + y, box[3] * scale + y, Math.max(60, height - Math.max(covered, 64)));
-    if (dx || dy) this.#setView({ scale, x: x + dx, y: y + dy });
+    const view = shifted(this.#view, box, this.#size, covered);
+    if (view !== this.#view) this.#setView(view);
   }
 
   redraw() {
@@ -236,7 +226,7 @@ export class Pad extends EventTarget {
   #pinch() {
     const { middle, apart } = this.#fingers();
     const wanted = (this.#gesture.scale * apart) / this.#gesture.apart;
-    const scale = Math.min(ZOOM[1], Math.max(ZOOM[0], wanted));
+    const scale = clamped(wanted);
     this.#zoomTo(scale, middle, this.#gesture.world);
   }
 
@@ -272,21 +262,47 @@ export class Pad extends EventTarget {
     this.#setView({ scale, x: x - world[0] * scale, y: y - world[1] * scale });
   }
 
+  #box() {
+    const { photo } = this.#drawing.now;
+    return photo ? [0, 0, photo.width, photo.height] : bounds(this.#drawing.strokes);
+  }
+
   #setView(view) {
+    this.#home = { view, size: this.#size };
+    this.#show(view);
+    this.redraw();
+  }
+
+  #show(view) {
     this.#view = view;
     const style = this.#canvas.style;
     style.setProperty("--grid", `${28 * view.scale}px`);
     style.setProperty("--grid-x", `${view.x}px`);
     style.setProperty("--grid-y", `${view.y}px`);
     this.dispatchEvent(new Event("view"));
-    this.redraw();
   }
 
   #resize() {
     const { clientWidth: width, clientHeight: height } = this.#canvas;
+    if (!width || !height) return;
     this.#size = [width, height];
-    this.#canvas.width = Math.round(width * devicePixelRatio);
-    this.#canvas.height = Math.round(height * devicePixelRatio);
+    const box = this.#box();
+    this.#show(box ? inSight(this.#home, box, this.#size) : this.#home.view);
+    this.#draw(); // at once, or the old bitmap is seen stretched
+  }
+
+  /** A window that goes to another screen keeps its size, but not its pixels. */
+  #watchRatio() {
+    const changed = () => {
+      this.#watchRatio();
+      this.redraw();
+    };
+    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", changed, { once: true });
+  }
+
+  /** Paper is white in either theme; what is drawn only after this event is not printed. */
+  #print(on) {
+    this.#canvas.style.colorScheme = on ? "light" : "";
     this.#draw();
   }
 
@@ -297,15 +313,14 @@ export class Pad extends EventTarget {
     const { photo, pen } = this.#drawing.now;
     const colours = getComputedStyle(this.#canvas);
     const colour = (name) => colours.getPropertyValue(name).trim();
+    const pixels = this.#size.map((side) => Math.round(side * ratio));
+    if (this.#canvas.width !== pixels[0]) this.#canvas.width = pixels[0];
+    if (this.#canvas.height !== pixels[1]) this.#canvas.height = pixels[1];
     c.setTransform(1, 0, 0, 1, 0, 0);
-    c.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
+    c.clearRect(0, 0, ...pixels);
     c.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
     const untouched = photo && this.#drawing.now.strokes === null;
-    if (photo) {
-      c.globalAlpha = untouched ? 1 : 0.35;
-      c.drawImage(photo.image, 0, 0, photo.width, photo.height);
-      c.globalAlpha = 1;
-    }
+    if (photo) this.#drawPhoto(photo, untouched ? 1 : 0.35);
     const { strokes: lit, box } = this.#lit;
     const gone = this.#gesture?.gone;
     const [bright, halo] = photo ? ["--lit-photo", "--halo-photo"] : ["--lit", "--lit-halo"];
@@ -319,6 +334,19 @@ export class Pad extends EventTarget {
     }
     c.globalAlpha = 1;
     if (this.#gesture?.kind === "draw") drawStroke(c, this.#gesture, pen, colour("--ink"));
+  }
+
+  /** A transparent picture has white paper under it; both fade as one. */
+  #drawPhoto({ image, width, height }, alpha) {
+    const c = this.#context;
+    c.fillStyle = "white";
+    c.fillRect(0, 0, width, height);
+    c.drawImage(image, 0, 0, width, height);
+    c.globalAlpha = alpha;
+    c.globalCompositeOperation = "destination-in";
+    c.fillRect(0, 0, width, height);
+    c.globalCompositeOperation = "source-over";
+    c.globalAlpha = 1;
   }
 
   #drawBox([left, top, right, bottom], colour) {

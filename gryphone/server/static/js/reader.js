@@ -4,6 +4,7 @@
 import { recognize, ServerError } from "./client.js";
 
 const PAUSE_MS = 380; // after the pen was lifted
+const SLOW_MS = 12_000; // without a word from the server
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
 
 export class Reader extends EventTarget {
@@ -36,15 +37,20 @@ export class Reader extends EventTarget {
     if (!question) return;
     const abort = (this.#abort = new AbortController());
     this.#emit("begin", question);
+    const wait = () => setTimeout(() => abort.signal.aborted || this.#emit("slow"), SLOW_MS);
+    let slow = wait();
     try {
       for await (const { event, data } of recognize(question, abort.signal)) {
         if (abort.signal.aborted) return;
+        clearTimeout(slow);
+        slow = wait();
         this.#emit(event, { question, data });
       }
       this.#failed = 0;
     } catch (error) {
       if (!abort.signal.aborted) this.#fail(error);
     } finally {
+      clearTimeout(slow);
       if (this.#abort === abort) this.#abort = null;
     }
   }

@@ -19,6 +19,7 @@ export class SymbolPanel extends EventTarget {
   #body = $("inspector-body");
   #frame = $("inspector");
   #vocabulary = [];
+  #last = null; // the position that was shown last
 
   constructor() {
     super();
@@ -39,10 +40,22 @@ export class SymbolPanel extends EventTarget {
 
   /** Show symbols [{ position, symbol, confidence, choices }], locks (position -> symbol), one selected. */
   show(symbols, locks, selected) {
+    const typed = selected === this.#last ? $("other")?.value : "";
+    this.#last = selected ?? this.#last;
     this.#showChips(symbols, locks, selected);
     const symbol = symbols.find(({ position }) => position === selected);
     this.#frame.classList.toggle("open", symbol !== undefined);
+    const focused = this.#body.querySelector(":focus-visible"); // by the keyboard, not the mouse
     this.#body.replaceChildren(...(symbol ? this.#details(symbol, locks) : this.#rest(symbols, locks)));
+    if (typed && symbol) $("other").value = typed;
+    if (focused) this.#refocus(focused);
+  }
+
+  /** Go on where the keyboard was: at the same control, the lock, or the row of symbols. */
+  #refocus({ dataset: { control } }) {
+    const same = control && this.#body.querySelector(`[data-control="${CSS.escape(control)}"]`);
+    const next = same || this.#body.querySelector(".lock") || this.#chips.querySelector('[tabindex="0"]');
+    next?.focus({ preventScroll: true });
   }
 
   #showChips(symbols, locks, selected) {
@@ -50,7 +63,7 @@ export class SymbolPanel extends EventTarget {
     const before = focused ? Number(document.activeElement.dataset.position) : null;
     const shown = symbols.filter(({ symbol }) => symbol !== "<empty>");
     const known = (position) => shown.some((symbol) => symbol.position === position);
-    const entry = [selected, before].find(known) ?? shown[0]?.position;
+    const entry = [selected, before, this.#last].find(known) ?? shown[0]?.position;
     this.#chips.replaceChildren(
       ...shown.map(({ position, symbol, confidence }) => {
         const locked = locks.has(position);
@@ -109,6 +122,7 @@ export class SymbolPanel extends EventTarget {
         {
           type: "button",
           class: locked ? "lock on" : "lock",
+          "data-control": "lock",
           "aria-pressed": String(locked),
           title: "Lock or unlock (L)",
           onclick: () => this.#emit(locked ? "unlock" : "lock", { position, symbol }),
@@ -151,6 +165,7 @@ export class SymbolPanel extends EventTarget {
     const input = h("input", {
       type: "text",
       id: "other",
+      "data-control": "other",
       list: "vocabulary",
       placeholder: "another symbol, \\pi",
       autocomplete: "off",
@@ -164,10 +179,12 @@ export class SymbolPanel extends EventTarget {
       if (!symbol) return;
       const known = !this.#vocabulary.length || this.#vocabulary.includes(symbol);
       input.setCustomValidity(known ? "" : "The model does not know this symbol.");
-      if (known) this.#emit("lock", { position, symbol });
-      else input.reportValidity();
+      if (!known) return input.reportValidity();
+      input.value = "";
+      this.#emit("lock", { position, symbol });
     };
     input.addEventListener("input", () => input.setCustomValidity(""));
+    input.addEventListener("keydown", ({ key }) => key === "Escape" && this.#emit("pick", null));
     return h(
       "form",
       { class: "other", onsubmit: submit, novalidate: true },
