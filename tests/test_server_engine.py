@@ -262,20 +262,6 @@ def test_a_client_that_goes_away_stops_its_decoding(
         assert client.post("/v1/recognize", json=strokes(power(), steps=1)).status_code == 200
 
 
-def test_a_second_look_is_stopped_too(
-    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    slow_steps(monkeypatch, seen, 0.02)
-    with in_process(recognizer, seconds=0.3) as client:
-        body = strokes(power(), steps=10)  # 10 steps of each look, 20 ms each
-        assert post(client, body).status_code == 504
-        service = client.app.state.service  # type: ignore[attr-defined]
-        wait_until(lambda: service.house.inside == 0)
-        wait_until(lambda: service.metrics.inks.values.get(("left",)) == 1)
-    assert 10 < len(seen) < 20
-
-
 def test_stopping_finishes_what_is_running(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
