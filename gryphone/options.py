@@ -82,6 +82,7 @@ class Ask:
             _kind(f"lock[{place}]", symbol, (str, Sequence), "a symbol, or symbol and modifier")
         _kind("hint", self.hint, (str, type(None)), "text")
         _kind("remask", self.remask, Iterable, "a list of positions")
+        object.__setattr__(self, "remask", tuple(self.remask))
         for place in self.remask:
             _whole("a position of remask", place)
         _kind("given", self.given, (Result, type(None)), "an earlier result")
