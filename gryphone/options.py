@@ -115,6 +115,11 @@ class Ask:
         return 1 if self.n_best == 1 else max(5, self.n_best)
 
     @property
+    def work(self) -> int:
+        """Canvases times steps times looks."""
+        return self.total_steps * self.decodes * self.views
+
+    @property
     def constrained(self) -> bool:
         """Whether anything restricts the answer."""
         known = self.lock or self.remask or self.given is not None

@@ -294,5 +294,4 @@ def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Jo
 
 
 def _work(group: Sequence[tuple[Job, Question]]) -> int:
-    """Canvases times steps times looks."""
-    return sum(q.ask.total_steps * q.ask.decodes * q.ask.views for _, q in group)
+    return sum(q.ask.work for _, q in group)

@@ -118,8 +118,9 @@ class Options(Strict):
     def _agree(self) -> Options:
         if self.hint is not None and (self.remask or self.given is not None):
             raise ValueError("a hint and remask cannot be combined; give one of them")
-        ask = Ask(steps=self.steps, n_best=self.n_best, samples=self.samples, views=self.views)
-        work = ask.total_steps * ask.decodes * ask.views
+        work = Ask(
+            steps=self.steps, n_best=self.n_best, samples=self.samples, views=self.views
+        ).work
         if self.deadline_ms is None and work > MOST["work"]:
             raise ValueError(f"steps × samples × views is {work}; at most {MOST['work']}")
         return self

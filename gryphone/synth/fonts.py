@@ -61,9 +61,10 @@ def _pictures(path: Path) -> dict[str, Mask]:
     except OSError:
         return {}
     missing = bytes(font.getmask("\uffff"))
+    drawn = {c for c in set("".join(TEXTS)) if bytes(font.getmask(c)) != missing}
     pictures = {}
     for text in TEXTS:
-        if any(bytes(font.getmask(character)) == missing for character in text):
+        if not drawn.issuperset(text):
             continue
         left, top, right, bottom = map(int, font.getbbox(text))
         image = Image.new("L", (right - left + 4, bottom - top + 4))

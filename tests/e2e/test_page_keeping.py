@@ -41,14 +41,6 @@ def correct(desk: Desk) -> None:
     desk.shows(BETA)
 
 
-def past(desk: Desk) -> list[str]:
-    """The LaTeX of the history."""
-    script = (
-        "() => JSON.parse(localStorage.getItem('gryphone.history') ?? '[]').map((e) => e.latex)"
-    )
-    return list(desk.page.evaluate(script))
-
-
 def test_a_correction_belongs_to_its_ink(desk: Desk) -> None:
     correct(desk)
     ink = len(desk.ink())
@@ -69,7 +61,7 @@ def test_a_correction_belongs_to_its_ink(desk: Desk) -> None:
     desk.find("#history-open").click()
     desk.find("#history-list .again").first.click()
     desk.shows(BETA)
-    assert past(desk) == [BETA]
+    assert desk.past() == [BETA]
 
 
 def test_a_second_tab_does_not_write_into_the_first_ones_entry(desk: Desk) -> None:
@@ -80,7 +72,7 @@ def test_a_second_tab_does_not_write_into_the_first_ones_entry(desk: Desk) -> No
     second.settle()
     second.press("ArrowRight", "Delete")
     second.shows("+b=c")
-    assert sorted(past(desk)) == ["+b=c", "a+b=c"]
+    assert sorted(desk.past()) == ["+b=c", "a+b=c"]
 
 
 def test_what_is_not_read_is_not_copied(desk: Desk) -> None:
@@ -137,17 +129,17 @@ def test_what_is_typed_outlives_an_answer(desk: Desk) -> None:
 def test_removed_entries_come_back(desk: Desk) -> None:
     for name in ("01-power", "02-sum", "03-half"):
         desk.open_example(name)
-    before = past(desk)
+    before = desk.past()
     assert len(before) == 3
     desk.find("#history-open").click()
     desk.find("#history-list [aria-label^=Remove]").nth(1).dblclick()
-    assert past(desk) == [before[0], before[2]]
+    assert desk.past() == [before[0], before[2]]
     desk.find("#history-list").get_by_text("Undo").click()
-    assert past(desk) == before
+    assert desk.past() == before
     desk.find("#history-clear").click()
-    assert past(desk) == []
+    assert desk.past() == []
     desk.find("#history-list").get_by_text("Undo").click()
-    assert past(desk) == before
+    assert desk.past() == before
 
 
 def test_shortcuts_work_beside_the_slider(desk: Desk) -> None:

@@ -31,11 +31,6 @@ def desk(browser: Browser, server: str) -> Iterator[Desk]:
     desk.context.close()
 
 
-def history(desk: Desk) -> list[str]:
-    found = "() => JSON.parse(localStorage.getItem('gryphone.history') ?? '[]').map((e) => e.latex)"
-    return list(desk.page.evaluate(found))
-
-
 def test_a_file_that_cannot_be_read_changes_nothing(desk: Desk) -> None:
     strokes = desk.placed(example("02-sum"))
     desk.write(strokes[:-1])
@@ -49,7 +44,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(desk: Desk) -> None:
     # ... and going on with it is still the same writing.
     desk.write(strokes[-1:])
     desk.shows("a+b=c")
-    assert history(desk) == ["a+b=c"]
+    assert desk.past() == ["a+b=c"]
 
 
 def test_a_file_that_cannot_be_read_does_not_keep_the_ink_unread(desk: Desk) -> None:
@@ -101,12 +96,12 @@ def test_tabs_share_one_history(browser: Browser, server: str) -> None:
     other.page.goto(server)
     one.open_example("02-sum")
     other.open_example("01-power")
-    assert len(history(one)) == 2
+    assert len(one.past()) == 2
     other.find("#history-open").click()
     other.find("#history-clear").click()
     one.page.bring_to_front()
     one.open_example("03-half")
-    assert history(one) == [r"\frac{1}{2}"]  # what was cleared does not come back
+    assert one.past() == [r"\frac{1}{2}"]  # what was cleared does not come back
     one.context.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +111,11 @@ class Desk:
             return []
         script = "(text) => JSON.parse(text).strokes.map((stroke) => stroke.points)"
         return list(self.page.evaluate(script, found))
+
+    def past(self) -> list[str]:
+        """The LaTeX of the history, the newest first."""
+        found = self.page.evaluate("() => localStorage.getItem('gryphone.history')")
+        return [entry["latex"] for entry in json.loads(found or "[]")]
 
     @cached_property
     def devices(self) -> CDPSession:
