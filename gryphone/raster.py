@@ -190,6 +190,15 @@ def fit(
     return points, grid.flip(1)
 
 
+def drawn_size(batch: InkBatch, canvas: Canvas) -> Tensor:
+    """How large a typical stroke of each ink is drawn (B,), as a share of its usual size.
+
+    Less than one where so much was written that the canvas holds it only when it is shrunk, and
+    for dots.
+    """
+    return typical_stroke(replace(batch, points=fit(batch, canvas)[0])) / canvas.stroke
+
+
 def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> Pixels:
     """Draw every stroke one pixel wide, and dots three."""
     points, shape = fit(batch, canvas, area_factor)

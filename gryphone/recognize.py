@@ -29,7 +29,7 @@ from gryphone.model import GryphOne, Memory, Packing
 from gryphone.options import Ask, Step
 from gryphone.prepack import prepack
 from gryphone.ragged import ranges, select
-from gryphone.raster import InkBatch, Patches, Pixels, draw, to_patches
+from gryphone.raster import InkBatch, Patches, Pixels, draw, drawn_size, to_patches
 from gryphone.result import Result
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
@@ -289,6 +289,12 @@ class Looked:
             batch = InkBatch.from_strokes([self.tracing(i) for i in inks])
             self._views[key] = encode_patches(model, look(batch.to(_device(model)), config))
         return self._views[key]
+
+    @cached_property
+    def drawn_size(self) -> np.ndarray:
+        """How large a typical stroke of each ink was drawn (B,), as a share of its usual size."""
+        canvas = self.recognizer.checkpoint.config.canvas
+        return drawn_size(self.batch, canvas).cpu().numpy()
 
     def of(self, inks: Sequence[int]) -> Memory:
         """What the encoder saw of some of the inks."""

@@ -246,6 +246,14 @@ def test_what_cannot_be_met_is_said(encoded) -> None:
     assert note in result.warnings
 
 
+def test_too_much_ink_is_said(recognizer: Recognizer) -> None:
+    note = "this may be too long for the model; give it one formula at a time"
+    for ink, said in ((row("x+1"), False), (row("x+1" * 40), True), (row("..."), False)):
+        assert (note in recognizer.recognize(ink, hint="x").warnings) is said
+    full = recognizer.recognize(row("x+1"), hint="+".join("x" * 20))  # as long as its canvas
+    assert note in full.warnings
+
+
 def test_hint_holds(encoded) -> None:
     assert encoded.decode(hint=r"\frac{?}{x}").latex.startswith(r"\frac{")
     assert encoded.decode(hint=r"\frac{?}{x}").latex.endswith("}{x}")
