@@ -260,7 +260,9 @@ def test_a_key_guards_the_interface_but_not_the_health(recognizer: Recognizer) -
         for headers in ({"x-api-key": "correct horse"}, {"authorization": "Bearer correct horse"}):
             assert client.get("/v1/model", headers=headers).status_code == 200
         schema = client.get("/openapi.json").json()
-        assert schema["paths"]["/v1/recognize"]["post"]["security"] == [{"key": []}]
+        for path, method in (("/v1/recognize", "post"), ("/metrics", "get")):
+            assert schema["paths"][path][method]["security"] == [{"key": []}]
+        assert "security" not in schema["paths"]["/healthz"]["get"]
 
 
 def test_a_form_of_another_site_is_refused(recognizer: Recognizer) -> None:

@@ -18,7 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from gryphone import __version__
 from gryphone.recognize import Recognizer
 from gryphone.server.errors import Problem, problem_of
-from gryphone.server.guard import Guard
+from gryphone.server.guard import LOCKED, Guard
 from gryphone.server.reading import FORM, JSON
 from gryphone.server.schemas import (
     MOST,
@@ -230,7 +230,7 @@ def _openapi(app: FastAPI, settings: Settings) -> None:
             if settings.api_key is not None:
                 parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
                 for path, methods in found["paths"].items():
-                    for operation in methods.values() if path.startswith("/v1/") else ():
+                    for operation in methods.values() if path.startswith(LOCKED) else ():
                         operation["security"] = [{"key": []}]
             app.openapi_schema = found
         return app.openapi_schema
