@@ -26,12 +26,14 @@ from gryphone.result import Alternative, Box, Result, Symbol, spans, spell, writ
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
 
 if TYPE_CHECKING:
+    from gryphone.ink import Ink
     from gryphone.recognize import Encoded, Looked, Recognizer
 
 INKLESS = (EMPTY, "&", r"\\")
-# Beyond this there is hardly a training ink (CROHME's longest has 49 symbols; 8 of 10,367 are drawn
-# at less than 0.6 of their size), and symbols are lost. Ink of few strokes is dots, not a long row.
-LONG, SMALL, FEW = 44, 0.6, 20
+# Beyond these there is hardly a training ink: CROHME's longest has 49 symbols, 8 of its 10,367 are
+# drawn at less than 0.6 of their size, 8 have a wider gap, in usual strokes, across or down.
+LONG, SMALL, GAPS = 44, 0.6, (5.0, 2.0)
+FEW = 20  # strokes: drawn small, they are dots and not a long row
 RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
 
 
@@ -250,9 +252,9 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
         )
         for i, row in enumerate(rows)
     )
-    warnings = []
-    if _is_too_long(encoded, len(best.ids)):
-        warnings.append("this may be too long for the model; give it one formula at a time")
+    warnings = [*encoded.ink.notes]
+    if _is_too_much(encoded, len(best.ids)):
+        warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
         places = ", ".join(map(str, broken))
@@ -274,11 +276,27 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
     )
 
 
-def _is_too_long(encoded: Encoded, symbols: int) -> bool:
-    """Whether more was written, or read, than the model was trained for."""
-    looked, canvas = encoded.looked, encoded.looked.recognizer.checkpoint.config.length
-    shrunk = len(encoded.ink.strokes) > FEW and looked.drawn_size[encoded.index] < SMALL
-    return bool(shrunk or symbols >= min(LONG, canvas - 1))
+def _is_too_much(encoded: Encoded, symbols: int) -> bool:
+    """Whether more was written, or read, than one formula as the model knows them."""
+    size = encoded.looked.drawn_size[encoded.index]
+    if size < SMALL:
+        apart = len(encoded.ink.strokes) > FEW
+    else:
+        apart = any(gap > most for gap, most in zip(_gaps(encoded.ink), GAPS, strict=True))
+    return apart or symbols >= min(LONG, encoded.looked.recognizer.checkpoint.config.length - 1)
+
+
+def _gaps(ink: Ink) -> list[float]:
+    """The widest empty band across and down, in strokes of the usual size."""
+    low = np.array([stroke.min(0) for stroke in ink.strokes])
+    high = np.array([stroke.max(0) for stroke in ink.strokes])
+    usual = max(float(np.quantile((high - low).max(1), 0.6)), 1e-9)
+    gaps = []
+    for start, end in zip(low.T, high.T, strict=True):
+        order = np.argsort(start)
+        reached = np.maximum.accumulate(end[order])
+        gaps.append(float((start[order][1:] - reached[:-1]).max(initial=0.0)) / usual)
+    return gaps
 
 
 def _others(

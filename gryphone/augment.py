@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
+from gryphone.limits import SHARE, Range, check_ranges
 from gryphone.raster import InkBatch, bounds
+
+STRENGTH = Range(0, 3)  # far beyond any hand; degrees instead of radians are out
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class Augment:
     jitter: float = 0.0  # per point, relative to the expression's longer side
     area: float = 0.35  # log of the canvas area, uniform in ±area
     thick: float = 0.0  # probability that an expression is drawn two pixels wide
+
+    def __post_init__(self) -> None:
+        check_ranges(self, {f.name: STRENGTH for f in fields(self)} | {"thick": SHARE})
 
     @property
     def max_area_factor(self) -> float:

@@ -8,8 +8,10 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
@@ -20,7 +22,7 @@ from typing import IO, Any
 from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.ink import Ink
-from gryphone.inputs import read_source
+from gryphone.inputs import STDIN, read_source, same
 from gryphone.options import Ask
 from gryphone.recognize import Recognizer
 from gryphone.result import Result
@@ -28,6 +30,10 @@ from gryphone.result import Result
 BATCH = 8  # files that are recognised together, and so the most that a kill loses
 START = b'{"file": '  # of every line of results
 NO_SETTINGS = ("on_step", "given")  # of Ask: a callback, and an answer about one single ink
+UNSURE = 0.5  # an answer below it is more likely wrong than right
+REASONS = 3  # the most frequent ones
+
+Stamp = list[int]  # size and time of change (ns) of a file; a list, as JSON reads it back
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,10 @@ class BatchReport:
     before: int  # had their line from an earlier run
     recognized: int
     errors: int
+    unsure: int  # recognised, and more likely wrong than right
     warned: int  # recognised, with a warning
     seconds: float
+    reasons: tuple[tuple[str, int], ...] = ()  # the most frequent errors, with their number
 
     @property
     def per_second(self) -> float:
@@ -53,6 +61,8 @@ def read_file(path: Path) -> Ink | str:
         return read_source(path)
     except GryphoneError as error:
         return str(error)
+    except Exception as error:  # a flaw of ours or of a library: no single file may end the run
+        return f"{path}: cannot be read: {type(error).__name__}: {error}"
 
 
 def recognize_files(
@@ -122,20 +132,64 @@ def run_batch(
     """
     began = time.perf_counter()
     settings = settings_of(ask, weights)
-    done = resume(out, settings)
-    todo = [path for path in files if str(path) not in done]
-    before = len(files) - len(todo)
-    progress(before, len(files))
-    errors = warned = 0
-    answers = recognize_files(recognizer, todo, ask, workers)
-    with writing(out), out.open("a", encoding="utf-8") as file, closing(answers):
+    stamps = {same(path): _stamp(path) for path in files}
+    reasons: Counter[str] = Counter()
+    unsure = warned = 0
+    with writing(out), ExitStack() as held:
+        _hold(out, held)
+        done = resume(out, settings, stamps, held)
+        todo = [path for path in files if same(path) not in done]
+        before = len(files) - len(todo)
+        progress(before, len(files))
+        answers = held.enter_context(closing(recognize_files(recognizer, todo, ask, workers)))
+        # A lone surrogate, of a name that is no UTF-8, becomes the escape that JSON has for it.
+        file = held.enter_context(out.open("a", encoding="utf-8", errors="backslashreplace"))
         for count, (path, answer) in enumerate(answers, 1):
-            errors += isinstance(answer, str)
-            warned += isinstance(answer, Result) and bool(answer.warnings)
-            _write(file, path, answer, settings)
+            if isinstance(answer, str):
+                reasons[answer.removeprefix(f"{path}: ")] += 1
+            else:
+                unsure += answer.confidence < UNSURE
+                warned += bool(answer.warnings)
+            _write(file, path, answer, settings, stamps[same(path)])
             progress(before + count, len(files))
-    seconds = time.perf_counter() - began
-    return BatchReport(len(files), before, len(todo) - errors, errors, warned, seconds)
+    return BatchReport(
+        files=len(files),
+        before=before,
+        recognized=len(todo) - reasons.total(),
+        errors=reasons.total(),
+        unsure=unsure,
+        warned=warned,
+        seconds=time.perf_counter() - began,
+        reasons=tuple(reasons.most_common(REASONS)),
+    )
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """What tells whether a file has changed since."""
+    if str(path) == STDIN:
+        return None
+    try:
+        status = path.stat()
+    except OSError:  # reading it says why
+        return None
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _hold(out: Path, held: ExitStack) -> None:
+    """Refuse a results file that another run is writing, and keep others off while `held` is."""
+    if sys.platform == "win32" or (out.exists() and not out.is_file()):  # or a device or pipe
+        return
+    import fcntl
+
+    file = held.enter_context(out.open("ab"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The other run may have put a new file in its place meanwhile (`_remove_lines`).
+        free = os.path.samestat(os.fstat(file.fileno()), out.stat())
+    except OSError as error:  # some network folders know no locks
+        free = not isinstance(error, BlockingIOError)
+    if not free:
+        raise DataError(f"{out}: another run is writing it; wait for that, or choose another --out")
 
 
 def settings_of(ask: Ask, weights: str) -> dict[str, Any]:
@@ -156,9 +210,16 @@ def fingerprint(weights: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _write(file: IO[str], path: Path, answer: Result | str, settings: dict[str, Any]) -> None:
+def _write(
+    file: IO[str],
+    path: Path,
+    answer: Result | str,
+    settings: dict[str, Any],
+    stamp: Stamp | None,
+) -> None:
     """One line, written at once and pushed out, so that a kill cuts one line at most."""
-    made = {"steps": settings["steps"], "seed": settings["seed"], "settings": settings}
+    steps, seed = settings["steps"], settings["seed"]
+    made = {"steps": steps, "seed": seed, "settings": settings, "stamp": stamp}
     if isinstance(answer, str):
         line: dict[str, Any] = {"file": str(path), "error": answer, **made}
     else:
@@ -167,8 +228,13 @@ def _write(file: IO[str], path: Path, answer: Result | str, settings: dict[str, 
     file.flush()
 
 
-def resume(out: Path, settings: dict[str, Any]) -> set[str]:
-    """The files that `out` answers; lines with an error, or cut short, are taken out of it."""
+def resume(
+    out: Path, settings: dict[str, Any], stamps: Mapping[str, Stamp | None], held: ExitStack
+) -> set[str]:
+    """The files that `out` answers, by what all their spellings have in `same`.
+
+    Lines cut short, with an error, or about what a file of `stamps` was before, are taken out.
+    """
     done: set[str] = set()
     if not out.is_file():  # not there yet, or a device or pipe, which has nothing to go on from
         return done
@@ -176,19 +242,21 @@ def resume(out: Path, settings: dict[str, Any]) -> set[str]:
     try:
         with out.open("rb") as file:
             for number, line in enumerate(file, 1):
-                name = _answered(line, f"{out}, line {number}", settings)
+                name = _answered(line, f"{out}, line {number}", settings, stamps)
                 if name is None:
                     spoilt.add(number)
-                else:
-                    done.add(name)
+                elif name != STDIN:  # which has something else every time
+                    done.add(same(name))
         if spoilt:
-            _remove_lines(out, spoilt)
+            _remove_lines(out, spoilt, held)
     except OSError as error:
         raise DataError(f"{out}: cannot be continued: {error.strerror or error}") from error
     return done
 
 
-def _answered(line: bytes, where: str, settings: dict[str, Any]) -> str | None:
+def _answered(
+    line: bytes, where: str, settings: dict[str, Any], stamps: Mapping[str, Stamp | None]
+) -> str | None:
     """The file that a line answers, or None where the line has to be made again."""
     if not line.endswith(b"\n") and line[: len(START)] == START[: len(line)]:
         return None
@@ -199,7 +267,7 @@ def _answered(line: bytes, where: str, settings: dict[str, Any]) -> str | None:
         raise DataError(
             f"{where}: is no result of this version's `gryphone recognize`; choose another --out"
         ) from None
-    if "error" in row:
+    if "error" in row and name != STDIN:
         return None
     for key, value in settings.items():
         if made.get(key) != value:
@@ -207,10 +275,12 @@ def _answered(line: bytes, where: str, settings: dict[str, Any]) -> str | None:
                 f"{where}: was made with {key} {made.get(key)}, this run uses {value}; "
                 "use the same, or choose another --out"
             )
-    return name
+    then, now = row.get("stamp"), stamps.get(same(name))
+    # Lines of earlier versions have no stamp, and a file that is gone cannot be read again.
+    return name if then is None or now is None or then == now else None
 
 
-def _remove_lines(path: Path, numbers: Collection[int]) -> None:
+def _remove_lines(path: Path, numbers: Collection[int], held: ExitStack) -> None:
     """Write the other lines to a new file, then move it: a kill leaves the old or the new one."""
     path = path.resolve()  # a link stays a link
     fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
@@ -218,6 +288,7 @@ def _remove_lines(path: Path, numbers: Collection[int]) -> None:
         with path.open("rb") as old, fresh.open("wb") as new:
             new.writelines(line for n, line in enumerate(old, 1) if n not in numbers)
         shutil.copymode(path, fresh)
+        _hold(fresh, held)  # before others can see it
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

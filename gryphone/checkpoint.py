@@ -89,7 +89,11 @@ def dequantize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
-    """Write texts and sharded tensors into a fresh directory, then move it to `path`."""
+    """Write texts and sharded tensors into a fresh directory, then move it to `path`.
+
+    What is there already must be such a directory: it is removed.
+    """
+    _check_replaceable(path, texts)
     fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     old = path.with_name(f".{path.name}.old-{os.getpid()}")
     try:
@@ -107,6 +111,14 @@ def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, 
         shutil.rmtree(fresh, ignore_errors=True)
         raise CheckpointError(f"cannot write checkpoint {path}: {error}") from error
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_replaceable(path: Path, texts: Mapping[str, str]) -> None:
+    """Refuse to remove anything but an older directory with the same files."""
+    ours = all((path / name).is_file() for name in (*texts, "weights-0.safetensors"))
+    if path.exists() and not ours and not (path.is_dir() and next(path.iterdir(), None) is None):
+        kind = "a directory that is no checkpoint" if path.is_dir() else "a file"
+        raise CheckpointError(f"{path} is {kind} and will not be replaced; choose another place")
 
 
 def _shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:

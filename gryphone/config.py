@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +13,21 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from gryphone.augment import Augment
 from gryphone.errors import ConfigError
 from gryphone.latex.normalize import rules_of
+from gryphone.limits import AMOUNT, COUNT, DECAY, POSITIVE, SHARE, check_ranges
 from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
 from gryphone.raster import Canvas
 
 T = TypeVar("T")
 SIZES = ("width", "encoder_depth", "encoder_heads", "decoder_depth", "decoder_heads", "length")
+MODEL_RANGES = dict.fromkeys(SIZES, COUNT) | {"attention_dropout": SHARE, "dropout": SHARE}
+TRAIN_RANGES = {
+    **dict.fromkeys(("batch", "shards", "steps", "log_every", "eval_steps"), COUNT),
+    **dict.fromkeys(("minutes", "lr", "clip", "time_power"), POSITIVE),
+    **dict.fromkeys(("save_minutes", "eval_minutes", "eval_limit", "warmup_steps"), AMOUNT),
+    **dict.fromkeys(("weight_decay", "aux_weight"), AMOUNT),
+    **dict.fromkeys(("finish", "min_lr", "corrupt"), SHARE),
+    **dict.fromkeys(("betas", "ema"), DECAY),
+}
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,7 @@ class ModelConfig:
     aux: bool = True  # heads that read patches without the decoder
 
     def __post_init__(self) -> None:
-        for name in SIZES:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        check_ranges(self, MODEL_RANGES)
         for heads in (self.encoder_heads, self.decoder_heads):
             if self.width % heads:
                 raise ConfigError(f"width {self.width} is not a multiple of {heads} heads")
@@ -111,14 +120,22 @@ class SourceConfig:
     symbols_of: str = ""  # leave out formulas with a symbol that this data set does not have
     contradicting: bool = True  # ink: keep samples whose segmentation contradicts their label
     without: tuple[str, ...] = ()  # ink: leave out samples whose label has one of these tokens
+    max_tokens: int | None = None  # ink: leave out samples whose label is longer (see model.length)
 
     def __post_init__(self) -> None:
         if self.kind not in ("ink", "synth"):
             raise ConfigError(f"source kind {self.kind!r} is unknown; use 'ink' or 'synth'")
         if self.kind == "synth" and not self.glyphs:
             raise ConfigError(f"source {self.path} of kind 'synth' needs 'glyphs', a glyph bank")
-        if self.weight < 0 or (self.finish is not None and self.finish < 0):
-            raise ConfigError(f"source {self.path} has a negative share; use 0 to leave it out")
+        for share in (self.weight, 0.0 if self.finish is None else self.finish):
+            if not 0 <= share < math.inf:
+                raise ConfigError(
+                    f"source {self.path} has the share {share}; it must be 0 (left out) or more"
+                )
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigError(
+                f"source {self.path} has max_tokens {self.max_tokens}; it must be 1 or more"
+            )
 
 
 @dataclass(frozen=True)
@@ -165,13 +182,15 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if not self.sources:
             raise ConfigError("sources is empty; name at least one data set to train on")
-        if not 0 <= self.finish <= 1:
-            raise ConfigError(f"finish is {self.finish}; it is a share of the run, from 0 to 1")
-        for name in ("batch", "shards", "steps", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if not self.minutes > 0:
-            raise ConfigError(f"minutes is {self.minutes}; it must be more than 0")
+        check_ranges(self, TRAIN_RANGES)
+        if self.name in ("", "..") or Path(self.name).name != self.name:
+            raise ConfigError(
+                f"name is {self.name!r}; it must be that of one folder, which 'out' gets"
+            )
+        for name in self.unseen:
+            if name not in self.validation:
+                known = ", ".join(self.validation) or "none"
+                raise ConfigError(f"unseen names {name!r}; the validation sets are: {known}")
         rules_of(self.convention)
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
@@ -193,19 +212,38 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
 
 
 def config_of(raw: Mapping[str, Any], where: str) -> TrainConfig:
-    """A training configuration from plain data; `where` it stands is named in errors."""
+    """A training configuration from plain data; `where` it stands is named in errors.
+
+    A dotted name (`model.length`) sets one value of a nested setting, and keeps the others.
+    """
+    dotted = {key: value for key, value in raw.items() if "." in str(key)}
+    raw = {key: value for key, value in raw.items() if key not in dotted}
     chosen = raw.get("model") or {}
     if not isinstance(chosen, Mapping):
         raise _unfit(chosen, "a mapping such as {preset: ink}", f"{where}: model")
-    preset = chosen.get("preset", "ink")
+    preset = dotted.pop("model.preset", chosen.get("preset", "ink"))
     if preset not in list(PRESETS):  # a list: what is no preset may have no hash either
         raise ConfigError(f"{where}: preset {preset!r} is unknown; use one of {', '.join(PRESETS)}")
     changes = {key: value for key, value in chosen.items() if key != "preset"}
     model = {**dataclasses.asdict(PRESETS[preset]), **changes}
     raw = {**raw, "model": model}
+    for key, value in dotted.items():
+        raw = _changed(raw, key.split("."), value, where)
     if raw.get("precision") is False:
         raw["precision"] = "no"  # which YAML takes for a truth value
     return from_dict(TrainConfig, raw, where)
+
+
+def _changed(raw: Mapping[str, Any], names: list[str], value: Any, where: str) -> dict[str, Any]:
+    """A copy of the settings in which the one that a path of names leads to is another."""
+    first, *rest = names
+    if rest:
+        inner = raw.get(first, {})
+        if not isinstance(inner, Mapping):
+            dotted = ".".join(names)
+            raise ConfigError(f"{where}: {first} is {inner!r}; {dotted} needs a mapping there")
+        value = _changed(inner, rest, value, f"{where}: {first}")
+    return {**raw, first: value}
 
 
 def from_dict(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
@@ -219,7 +257,11 @@ def from_dict(cls: type[T], raw: Mapping[str, Any], where: str) -> T:
         if name not in raw and not optional:
             raise ConfigError(f"{where}: the setting {name!r} is missing")
     kinds = get_type_hints(cls)
-    return cls(**{key: _typed(value, kinds[key], f"{where}: {key}") for key, value in raw.items()})
+    typed = {key: _typed(value, kinds[key], f"{where}: {key}") for key, value in raw.items()}
+    try:
+        return cls(**typed)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:

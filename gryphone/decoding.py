@@ -92,11 +92,11 @@ class Constraint:
     shown: np.ndarray
 
     def __post_init__(self) -> None:
-        for stream, options in enumerate(self.options):
+        for options in self.options:
             empty = np.flatnonzero(~options.any(1))
             if len(empty):
                 raise ConfigError(
-                    f"nothing is allowed at position {empty[0]} (stream {stream}); "
+                    f"nothing is allowed at position {empty[0]}; "
                     "loosen the lock, the hint or the allowed symbols"
                 )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gryphone.answers import project
 from gryphone.data.archive import members
+from gryphone.data.packing import without_name
 from gryphone.data.samples import Sample, Unreadable, read_dataset
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
@@ -27,6 +28,7 @@ from gryphone.recognize import Looked, Recognizer
 T = TypeVar("T")
 WINDOW, BATCH = 128, 16
 GRAPH_RATES = ("exact", "le1", "le2")
+GRAPH_TRUTHS = ("lg", "latex", "unreadable")  # where a truth's graph comes from
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Evaluation:
     normalized: tuple[Scores, ...]
     graphs: tuple[GraphScores, ...]
     graph_source: str  # "truth" or the name of the .lg archive
+    graph_truths: Mapping[str, int]  # from where: counts by the names of GRAPH_TRUTHS
     unreadable: tuple[Problem, ...]
     seconds: float
     predictions: tuple[Scored, ...]
@@ -66,6 +69,7 @@ class Evaluation:
         report = {**normalized, "convention": self.convention, "normalized": normalized}
         report["raw"] = self.given[0].to_dict()
         report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
+        report["graph"]["truths_from"] = dict(self.graph_truths)
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["views"] = self.views
         report["unreadable"] = [asdict(p) for p in self.unreadable]
@@ -109,6 +113,7 @@ def evaluate(
         raise ConfigError(f"limit is {limit}; it must be 1 or more")
     convention = convention or str(recognizer.checkpoint.facts.get("convention", "crohme"))
     ask = Ask(steps=steps, seed=seed, samples=runs, views=views)
+    files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
     began = time.perf_counter()
     truths: list[Item] = []
     answers: list[tuple[str | None, ...]] = []
@@ -120,7 +125,8 @@ def evaluate(
     if not truths:
         raise DataError(f"{paths[0]}: holds no samples")
     seconds = time.perf_counter() - began
-    graphs = _true_graphs(truths, lg)  # which goes by stems, so before they are told apart
+    # Label graphs go by stems, so before these are told apart.
+    sources, graphs = zip(*(_true_graph(t, files) for t in truths), strict=True)
     truths = told_apart(truths)
     per_run = [
         [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
@@ -136,6 +142,7 @@ def evaluate(
         normalized=tuple(score(samples, convention) for samples in per_run),
         graphs=tuple(_score_graphs(samples, graphs) for samples in per_run),
         graph_source="truth" if lg is None else lg.name,
+        graph_truths={name: sources.count(name) for name in GRAPH_TRUTHS},
         unreadable=tuple(Problem(t.id, t.problem) for t in truths if t.problem),
         seconds=seconds,
         predictions=tuple(per_run[0]),
@@ -150,7 +157,7 @@ def items(*paths: Path) -> Iterator[Item]:
 
 def _item(sample: Sample | Unreadable) -> Item:
     if isinstance(sample, Unreadable):
-        return Item(sample.name, "", None, sample.error)
+        return Item(sample.name, "", None, without_name(sample.name, sample.error))
     problem, ink = "", sample.ink
     if sample.label is None:
         ink, problem = None, "has no truth to compare with"
@@ -158,7 +165,7 @@ def _item(sample: Sample | Unreadable) -> Item:
         try:
             ink = read_source(sample.image, sample.id)
         except InkError as error:
-            problem = str(error)
+            problem = without_name(sample.id, str(error))
     return Item(sample.id, sample.label or "", ink, problem, sample.name)
 
 
@@ -212,23 +219,31 @@ def _read_window(
     return answers
 
 
-def _true_graphs(truths: Sequence[Item], lg: Path | None) -> list[Graph | None]:
-    """The graph of every truth, from its label graph file where there is one."""
-    files: Mapping[str, bytes] = {}
-    if lg is not None:
-        files = {m.stem: m.data for m in members(lg, lambda n: n.lower().endswith(".lg"))}
-        if not files:
-            raise DataError(f"{lg}: holds no .lg files")
-    graphs: list[Graph | None] = []
-    for item in truths:
-        try:
-            if item.id in files:
-                graphs.append(read_lg(files[item.id].decode("utf-8", "replace"), item.id))
-            else:
-                graphs.append(graph_of_latex(item.truth) if item.truth else None)
-        except (LatexError, DataError):
-            graphs.append(None)
-    return graphs
+def label_graphs(lg: Path, *paths: Path, limit: int | None = None) -> dict[str, bytes]:
+    """The label graph files of an archive by their stems; one of the data set's must be there."""
+    files = {m.stem: m.data for m in members(lg, lambda n: n.lower().endswith(".lg"))}
+    if not files:
+        raise DataError(f"{lg}: holds no .lg files")
+    samples = itertools.islice(read_dataset(*paths), limit)
+    # This stops at the first sample that has one: only a wrong archive is compared with all.
+    if not any(isinstance(sample, Sample) and sample.id in files for sample in samples):
+        raise DataError(
+            f"{lg}: none of its {len(files)} label graphs ({next(iter(files))}.lg, ...) has the "
+            f"name of a sample in {paths[0]}; give the archive of this data set"
+        )
+    return files
+
+
+def _true_graph(item: Item, files: Mapping[str, bytes]) -> tuple[str, Graph | None]:
+    """A truth's graph from its label graph file, else from its LaTeX, and which it was."""
+    try:
+        if item.id in files:
+            return "lg", read_lg(files[item.id].decode("utf-8", "replace"), item.id)
+        if item.truth:
+            return "latex", graph_of_latex(item.truth)
+    except (LatexError, DataError):
+        pass
+    return "unreadable", None
 
 
 def _score_graphs(samples: Sequence[Scored], graphs: Sequence[Graph | None]) -> GraphScores:

@@ -20,6 +20,7 @@ from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 ONE, RUN = "?", "..."
 MOST_RUNS = 3
 MOST_HYPOTHESES = 24  # ways to share out the symbols among the runs of a hint
+MOST_SHOWN = 60  # characters of the user's own text in an error
 _RUN_COMMAND = r"\anyrun"  # what `...` is called while the hint is read as LaTeX
 
 Lock = Mapping[int, str | Sequence[str]]
@@ -41,6 +42,11 @@ def only(options: np.ndarray, place: int, token: int) -> None:
     options[place, token] = kept
 
 
+def quoted(text: str) -> str:
+    """A user's text in quotes for an error, cut where it is long (not by `...`, which is a run)."""
+    return repr(text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…")
+
+
 def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
     """The id of a token, or an error that names the place and the nearest known tokens."""
     vocabulary = tokenizer.vocabularies[stream]
@@ -48,7 +54,7 @@ def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
         near = difflib.get_close_matches(token, vocabulary.names, 3, 0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `gryphone info` lists them"
         raise TokenError(
-            f"{where}: {token!r} is not among the model's {len(vocabulary.names)} "
+            f"{where}: {quoted(token)} is not among the model's {len(vocabulary.names)} "
             f"{tokenizer.streams[stream]}{hint}"
         )
     return vocabulary.id(token)
@@ -127,18 +133,20 @@ class Hint:
                 for row in tokenizer.split(normalize(tokens, convention))
             ]
         except GryphoneError as error:
-            raise ConfigError(f"hint {source!r}: {error}") from error
+            raise ConfigError(f"hint {quoted(source)}: {error}") from error
         if not rows:
             raise ConfigError("hint is empty; write LaTeX with ? for one symbol, ... for a run")
         self.rows, self.tokenizer, self.source = rows, tokenizer, source
         for symbol, *modifiers in rows:
             if symbol not in (ONE, RUN):
-                token_id(tokenizer, 0, symbol, f"hint {source!r}")
+                token_id(tokenizer, 0, symbol, f"hint {quoted(source)}")
             for modifier in modifiers if symbol != RUN else ():
-                token_id(tokenizer, 1, modifier, f"hint {source!r}")
+                token_id(tokenizer, 1, modifier, f"hint {quoted(source)}")
         self.runs = sum(row[0] == RUN for row in rows)
         if self.runs > MOST_RUNS:
-            raise ConfigError(f"hint {source!r} has {self.runs} runs; {MOST_RUNS} are the most")
+            raise ConfigError(
+                f"hint {quoted(source)} has {self.runs} runs; {MOST_RUNS} are the most"
+            )
         # A run that carries structure marks needs a symbol to hang them on.
         self.least = [int(bool("".join(row[1:]))) for row in rows if row[0] == RUN]
 
@@ -149,7 +157,7 @@ class Hint:
         fixed, least = len(self.rows) - self.runs, sum(self.least)
         total = min(max(len(first.ids) - fixed, least), longest - 1 - fixed)
         if total < least:
-            raise ConfigError(f"hint {self.source!r} is longer than the model's canvas")
+            raise ConfigError(f"hint {quoted(self.source)} is longer than the model's canvas")
         near = range(max(least, total - 2), min(total + 2, longest - 1 - fixed) + 1)
         found = [
             split
@@ -181,7 +189,7 @@ class Hint:
                 place = self._run(options, place, next(lengths), "".join(modifiers))
                 continue
             if place >= len(shown) - 1:
-                raise ConfigError(f"hint {self.source!r} is longer than the model's canvas")
+                raise ConfigError(f"hint {quoted(self.source)} is longer than the model's canvas")
             if symbol != ONE:
                 only(options[0], place, self.tokenizer.vocabularies[0].id(symbol))
                 shown[place] = True

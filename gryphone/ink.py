@@ -55,6 +55,7 @@ class Ink:
     writer: str | None = None
     mathml: str | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what a reader of the result should know
     retraced: tuple[Stroke, ...] = ()  # another tracing of the same picture
 
     def __post_init__(self) -> None:
@@ -73,6 +74,7 @@ class Ink:
         object.__setattr__(self, "retraced", retraced)
         object.__setattr__(self, "glyphs", tuple(self.glyphs))
         object.__setattr__(self, "annotations", MappingProxyType(dict(self.annotations)))
+        object.__setattr__(self, "notes", tuple(self.notes))
 
     @property
     def point_count(self) -> int:
@@ -89,7 +91,7 @@ class Ink:
 
     def _values(self) -> tuple[Any, ...]:
         rest = (self.label, self.glyphs, self.id, self.writer, self.mathml, dict(self.annotations))
-        return (self.strokes, *rest, self.retraced)
+        return (self.strokes, *rest, self.notes, self.retraced)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ink):

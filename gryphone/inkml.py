@@ -80,12 +80,15 @@ def _root(data: bytes, name: str) -> Element:
     try:
         root: Element = fromstring(data)
     except ParseError as error:
-        line, column = error.position
-        raise InkError(f"{name}: broken XML at line {line}, column {column}: {error}") from error
+        raise InkError(f"{name}: broken XML: {error}") from error  # which names line and column
     except DefusedXmlException as error:
-        raise InkError(f"{name}: refused: {error}; entities are not allowed in ink") from error
+        raise InkError(
+            f"{name}: XML entities are not allowed in ink; write out what they stand for"
+        ) from error
     except (ValueError, LookupError) as error:  # an encoding that does not exist or does not fit
         raise InkError(f"{name}: broken XML: {error}") from error
+    if _local(root) == "svg":
+        raise InkError(f"{name}: root element is <svg>; SVG is not read, export it as PNG")
     if _local(root) != "ink":
         raise InkError(f"{name}: root element is <{_local(root)}>; InkML starts with <ink>")
     return root

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
+import stat
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gryphone.data.samples import IMAGES, INKS
+from gryphone.data.samples import IMAGES, INKS, LABELS
 from gryphone.errors import InkError
 from gryphone.ink import Ink, read_inkml, read_strokes
 
 STDIN = "-"
 LARGEST_FILE = 64 << 20
 READABLE = (*INKS, *IMAGES)
-UNREAD = (".heic", ".heif", ".avif", ".svg", ".pdf")  # may well hold a formula
+UNREAD = (".heic", ".heif", ".svg", ".pdf")  # may well hold a formula
 NAMED = 10  # of those that are not read
 
 log = logging.getLogger(__name__)
@@ -67,13 +69,16 @@ def read_content(data: bytes, name: str) -> Ink:
 
 def _read_file(path: Path, name: str | None) -> Ink:
     name = name or str(path)
-    if path.is_dir():
-        raise InkError(f"{name}: is a folder; give its files, or use `gryphone recognize {name}`")
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
-        raise InkError(f"{name}: no such file") from None
+        gone = "is a link to a file that is gone" if path.is_symlink() else "no such file"
+        raise InkError(f"{name}: {gone}") from None
+    except IsADirectoryError:
+        raise InkError(
+            f"{name}: is a folder; give its files, or use `gryphone recognize {name}`"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InkError(f"{name}: cannot be read: {reason}") from error
@@ -94,35 +99,85 @@ def _read_image(source: Any, name: str) -> Ink:
     return read_image(source, name=name, twice=True)
 
 
+def same(path: Path | str) -> str:
+    """What all spellings of a path have in common."""
+    return os.path.abspath(path)  # noqa: PTH100  resolve() would take links for what they point to
+
+
 def expand(sources: Iterable[str]) -> list[Path]:
     """Files named by paths, folders and glob patterns, in order, each once.
 
-    Images and documents of a folder that cannot be read are named in a warning.
+    Files of a folder that are not read are counted in a warning, hidden ones left out.
     """
-    files: dict[Path, None] = {}
+    files: dict[str, Path] = {}
     for source in sources:
         path = Path(source)
         if path.is_dir():
-            files |= dict.fromkeys(_inside(path))
+            found = _inside(path)
         elif glob.has_magic(source) and not path.exists():
-            found = glob.glob(source, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
-            matches = [Path(m) for m in sorted(found)]
-            if not matches:
-                raise InkError(f"{source}: no file matches the pattern")
-            files |= dict.fromkeys(m for m in matches if m.is_file())
+            found = _matching(source)
         else:
-            files[path] = None
-    return list(files)
+            found = [path]
+        for file in found:
+            files.setdefault(same(file), file)
+    return list(files.values())
+
+
+def _matching(pattern: str) -> list[Path]:
+    """The files that a pattern matches."""
+    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
+    if not found:
+        raise InkError(f"{pattern}: no file matches the pattern")
+    return [path for path in map(Path, sorted(found)) if _may_be_file(path)]
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What can be read in a folder."""
-    files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
-    inside = [p for p in files if p.suffix.lower() in READABLE]
+    """What can be read in a folder, and its subfolders that cannot: reading these says why."""
+    closed: list[Path] = []
+    files = sorted(_walk(folder, closed))
+    inside = sorted([*closed, *(p for p in files if p.suffix.lower() in READABLE)])
+    _warn_of_others(folder, files)
     if not inside:
         raise InkError(f"{folder}: the folder holds no ink or image ({', '.join(READABLE)})")
+    return inside
+
+
+def _walk(folder: Path, closed: list[Path]) -> Iterator[Path]:
+    """The files of a folder, through links too, but no hidden ones; `closed` gets what is shut."""
+
+    def shut(error: OSError) -> None:
+        closed.append(Path(error.filename))
+
+    seen: set[tuple[int, int]] = set()  # a link may lead back to a folder above it
+    for place, folders, names in os.walk(folder, onerror=shut, followlinks=True):
+        status = Path(place).stat()
+        identity = status.st_dev, status.st_ino
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = (Path(place, name) for name in names if not name.startswith("."))
+        yield from filter(_may_be_file, paths)
+
+
+def _may_be_file(path: Path) -> bool:
+    """No folder, device or pipe; a link to nothing is for the reader to complain about."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _warn_of_others(folder: Path, files: Sequence[Path]) -> None:
+    """Name what may well hold a formula and is not read; count the rest."""
     unread = [str(p.relative_to(folder)) for p in files if p.suffix.lower() in UNREAD]
     if unread:
         names = ", ".join(unread[:NAMED]) + (", ..." if len(unread) > NAMED else "")
         log.warning("%s: %d files not read: %s; save as PNG or JPEG", folder, len(unread), names)
-    return inside
+    known = (*READABLE, *UNREAD)
+    others = [p for p in files if p.suffix.lower() not in known and p.name != LABELS]
+    if others:
+        kinds = sorted({p.suffix.lower() or "no ending" for p in others})
+        names = ", ".join(kinds[:NAMED]) + (", ..." if len(kinds) > NAMED else "")
+        log.warning("%s: other files not read: %d (%s)", folder, len(others), names)

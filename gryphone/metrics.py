@@ -25,6 +25,8 @@ from gryphone.latex.normalize import normalize, rules_of
 from gryphone.latex.validity import is_balanced
 
 RATES = ("em", "le1", "le2", "le3", "cer", "ser")
+# What people call the columns of a score file.
+ID_NAMES, OTHER_NAMES = {"id", "name", "file"}, {"truth", "label", "latex", "prediction", "pred"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,21 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """Two systems on the same samples: rates in percent, B minus A, and who got what right."""
+
+    count: int
+    a: Mapping[str, float]
+    b: Mapping[str, float]
+    difference: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]  # of the difference
+    both: int
+    only_a: int
+    only_b: int
+    p: float  # McNemar's exact test, two-sided: systems that are equally good differ this much
+
+
+@dataclass(frozen=True)
 class Compared:
     """One sample, measured."""
 
@@ -91,15 +108,13 @@ def read_samples(path: Path) -> list[Sample]:
     samples: list[Sample] = []
     lines: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
         place = f"{path}, line {number}"
         fields = line.rstrip("\r").split("\t")
+        if not line.strip() or (number == 1 and _is_header(fields, place)):
+            continue
         if len(fields) not in (2, 3):
             shape = "write id<TAB>truth<TAB>prediction"
             raise DataError(f"{place}: {len(fields)} columns; {shape}")
-        if number == 1 and [f.strip().lower() for f in fields[:2]] == ["id", "truth"]:
-            continue  # a header
         if fields[0] in lines:
             raise DataError(f"{place}: id {fields[0]!r} was on line {lines[fields[0]]}; keep one")
         lines[fields[0]] = number
@@ -108,6 +123,43 @@ def read_samples(path: Path) -> list[Sample]:
     if not samples:
         raise DataError(f"{path}: holds no samples; write id<TAB>truth<TAB>prediction lines")
     return samples
+
+
+def _is_header(fields: Sequence[str], place: str) -> bool:
+    """Whether a first line names the columns; one that only may do so is an error."""
+    identity, *others = (field.strip().lower() for field in fields)
+    named = not OTHER_NAMES.isdisjoint(others)
+    if identity == "id" and not named:
+        raise DataError(
+            f"{place}: is {fields[0]!r} the head of a column? Name all three "
+            "id<TAB>truth<TAB>prediction, or remove the line"
+        )
+    return identity in ID_NAMES and named
+
+
+def read_pair(a: Path, b: Path, common: bool = False) -> tuple[list[Sample], list[Sample]]:
+    """The samples of two score files, those of B in the order of A; both must have the same.
+
+    With `common` what only one file has is left out.
+    """
+    ours, theirs = ({s.id: s for s in read_samples(path)} for path in (a, b))
+    shared = [i for i in ours if i in theirs]
+    if not shared:
+        raise DataError(f"{a} and {b} have no id in common; give predictions for one data set")
+    for path, lost in ((b, ours.keys() - theirs), (a, theirs.keys() - ours)):
+        if lost and not common:
+            first = next(i for i in (*ours, *theirs) if i in lost)
+            raise DataError(
+                f"{path}: lacks {len(lost)} ids of the other file, the first is {first!r}; "
+                "--common compares the shared ones"
+            )
+    for i in shared:
+        if ours[i].truth != theirs[i].truth:
+            raise DataError(
+                f"the truth of {i!r} is {ours[i].truth!r} in {a} and {theirs[i].truth!r} in {b}; "
+                "give predictions for one data set"
+            )
+    return [ours[i] for i in shared], [theirs[i] for i in shared]
 
 
 def edit_distance(truth: Sequence[str], prediction: Sequence[str]) -> int:
@@ -181,16 +233,60 @@ def score(
     samples: Sequence[Sample], convention: str = "none", draws: int = 1000, seed: int = 0
 ) -> Scores:
     """Score samples as given (`none`) or with both sides normalised by a convention."""
+    table, problems = _measure(samples, convention)
+    intervals = _bootstrap(table, draws, seed)
+    return Scores(len(samples), **_named(table), intervals=intervals, problems=problems)
+
+
+def score_pair(
+    a: Sequence[Sample],
+    b: Sequence[Sample],
+    convention: str = "none",
+    draws: int = 1000,
+    seed: int = 0,
+) -> Paired:
+    """Compare two systems on the same samples, in the same order."""
+    if [(s.id, s.truth) for s in a] != [(s.id, s.truth) for s in b]:
+        raise DataError("two systems can be compared on the same ids and truths only")
+    tables = [_measure(samples, convention)[0] for samples in (a, b)]
+    # The same draws for both: what makes a sample hard for the two systems cancels out.
+    drawn = [_resampled(table, draws, seed) for table in tables]
+    rates_a, rates_b = map(_named, tables)
+    right_a, right_b = (table[:, 0] > 0 for table in tables)
+    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    return Paired(
+        count=len(a),
+        a=rates_a,
+        b=rates_b,
+        difference={name: rates_b[name] - rates_a[name] for name in RATES},
+        intervals=_intervals(drawn[1] - drawn[0]),
+        both=int((right_a & right_b).sum()),
+        only_a=only_a,
+        only_b=only_b,
+        p=mcnemar(only_a, only_b),
+    )
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """How likely a fair coin deals out the samples that one system alone got right so unevenly."""
+    tosses, term, tail = only_a + only_b, 1, 0
+    for heads in range(min(only_a, only_b) + 1):
+        tail += term
+        term = term * (tosses - heads) // (heads + 1)
+    return min(1.0, 2 * tail / (1 << tosses))
+
+
+def _measure(
+    samples: Sequence[Sample], convention: str
+) -> tuple[npt.NDArray[np.float64], tuple[Problem, ...]]:
+    """The table (n, 8) of all samples, and those that need a look."""
     if not samples:
         raise DataError("nothing to score; give at least one sample")
     rules_of(convention)
     spaced = are_spaced(samples)
     results = [compare(sample, convention, spaced) for sample in samples]
     problems = tuple(problem for _, problem in results if problem is not None)
-    table = _table([compared for compared, _ in results])  # (n, 8)
-    rates = dict(zip(RATES, _rates(table.sum(axis=0)).tolist(), strict=True))
-    intervals = _bootstrap(table, draws, seed)
-    return Scores(len(samples), **rates, intervals=intervals, problems=problems)
+    return _table([compared for compared, _ in results]), problems
 
 
 def _table(compared: Sequence[Compared]) -> npt.NDArray[np.float64]:
@@ -210,16 +306,28 @@ def _rates(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(100 * np.concatenate([within, errors, broken], axis=-1))
 
 
+def _named(table: npt.NDArray[np.float64]) -> dict[str, float]:
+    return dict(zip(RATES, _rates(table.sum(axis=0)).tolist(), strict=True))
+
+
 def _bootstrap(
     table: npt.NDArray[np.float64], draws: int, seed: int
 ) -> dict[str, tuple[float, float]]:
     """95 % percentile intervals over samples drawn with replacement."""
-    if draws < 1:
-        return {}
+    return _intervals(_resampled(table, draws, seed))
+
+
+def _resampled(table: npt.NDArray[np.float64], draws: int, seed: int) -> npt.NDArray[np.float64]:
+    """(draws, 6): the rates of as many samples, drawn with replacement."""
     generator = np.random.default_rng(seed)
     n = len(table)
-    sums = np.stack(
-        [np.bincount(generator.integers(n, size=n), minlength=n) @ table for _ in range(draws)]
-    )
-    low, high = np.percentile(_rates(sums), [2.5, 97.5], axis=0)
+    sums = [np.bincount(generator.integers(n, size=n), minlength=n) @ table for _ in range(draws)]
+    return _rates(np.reshape(sums, (draws, 8)))
+
+
+def _intervals(drawn: npt.NDArray[np.float64]) -> dict[str, tuple[float, float]]:
+    """Where 95 % of the draws (n, 6) lie; nothing without draws."""
+    if not len(drawn):
+        return {}
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     return {name: (float(low[k]), float(high[k])) for k, name in enumerate(RATES)}

@@ -413,10 +413,10 @@ def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
         )
     try:
         where = torch.device(device)
-        if where.type == "cuda" and not torch.cuda.is_available():
-            raise RuntimeError("no CUDA device was found")
-    except RuntimeError as error:
-        raise CheckpointError(f"device {device!r} cannot be used: {error}") from error
+    except RuntimeError as error:  # which lists 20 kinds of devices
+        raise CheckpointError(f"device {device!r} is unknown; use cpu, cuda or cuda:1") from error
+    if where.type == "cuda" and not torch.cuda.is_available():
+        raise CheckpointError(f"device {device!r} cannot be used: no CUDA device was found")
     checkpoint = load_checkpoint(WEIGHTS if path is None else path, where)
     if where.type == "cpu":
         prepack(checkpoint.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,16 @@ class Run:
     def read_facts(self) -> dict[str, Any]:
         """What was saved beside the last state's tensors; empty for a new run."""
         state = self.newest_state()
-        return {} if state is None else json.loads((state / "state.json").read_text())
+        if state is None:
+            return {}
+        try:
+            facts = json.loads((state / "state.json").read_text())
+            return {name: facts[name] for name in ("step", "elapsed", "tokenizer")}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{state / 'state.json'} is damaged ({error}); remove {state} and start again, "
+                f"from the weights that were saved last with --init {self.checkpoint}"
+            ) from error
 
     def save_state(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Write the state of a step (`facts` names it), then drop the older ones."""
@@ -57,14 +66,44 @@ class Run:
                 shutil.rmtree(other, ignore_errors=True)
 
     def log(self, file: str, row: Mapping[str, Any]) -> None:
-        """Append a row to a CSV file."""
+        """Append a row to a CSV file, which gets the columns that it does not have yet."""
         path = self.folder / file
-        fresh = not path.exists()
-        with writing(path), path.open("a", newline="") as handle:
-            writer = csv.DictWriter(handle, list(row))
-            if fresh:
-                writer.writeheader()
-            writer.writerow(row)
+        with writing(path):
+            header = next(read_rows(path), [])
+            columns = list(dict.fromkeys([*header, *row]))
+            if header and columns != header:
+                _, *rows = read_rows(path)
+                missing = [""] * (len(columns) - len(header))
+                rewrite(path, [columns, *(old + missing for old in rows)])
+            with path.open("a", newline="") as handle:
+                writer = csv.DictWriter(handle, columns)
+                if not header:
+                    writer.writeheader()
+                writer.writerow(row)
+
+    def rewind(self, step: int) -> None:
+        """Take the rows of later steps out of the logs: they will be taken again."""
+        for path in (self.folder / "log.csv", self.folder / "eval.csv"):
+            rows = list(read_rows(path))
+            kept = [row for row in rows[1:] if row[0].isdigit() and int(row[0]) <= step]
+            if len(kept) < len(rows[1:]):
+                with writing(path):
+                    rewrite(path, [rows[0], *kept])
+
+
+def read_rows(path: Path) -> Iterator[list[str]]:
+    """The rows of a CSV file, its header first; none where there is no file."""
+    if path.is_file():
+        with path.open(newline="") as handle:
+            yield from filter(None, csv.reader(handle))
+
+
+def rewrite(path: Path, rows: Iterable[list[str]]) -> None:
+    """Write a CSV file anew, in one move."""
+    fresh = path.with_name(f".{path.name}.tmp")
+    with fresh.open("w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
+    fresh.replace(path)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ from gryphone.checkpoint import read_tensors, read_tokenizer, save_checkpoint
 from gryphone.config import TrainConfig, build_model
 from gryphone.data.mixture import Report, load_sources, read_unseen
 from gryphone.errors import ConfigError, DataError
+from gryphone.interrupt import Interrupts
 from gryphone.model import GryphOne
 from gryphone.objective import seeded, training_loss
 from gryphone.runs import Run, optimizer_tensors, prefixed, restore_optimizer
@@ -33,17 +34,26 @@ from gryphone.warmstart import initialise
 def train(config: TrainConfig, *, init: Path | None = None, report: Report = print) -> Path:
     """Train until `minutes` or `steps` are over; returns the checkpoint directory.
 
-    A run that was killed goes on from its last saved state.
+    A run that was killed goes on from its last saved state; Ctrl-C and SIGTERM save one first.
     """
     training = Training(config, init, report)
-    while training.step < config.steps and training.minutes() < config.minutes:
-        training.take_step()
-        training.look_after()
-    training.save()
-    training.evaluate()
+    with training.interrupts as interrupts:
+        try:
+            while training.goes_on():
+                with interrupts.step():
+                    training.take_step()
+                training.look_after()
+            training.save()
+            training.evaluate()
+        except KeyboardInterrupt:
+            if not interrupts.mid_step:
+                training.save()
+                saved = training.run.newest_state()
+                training.report(f"saved {saved}; the same command goes on from there")
+            raise
     training.accelerator.wait_for_everyone()
     samples = training.step * config.batch * config.shards
-    report(f"{training.run.checkpoint} after {training.step} steps, {samples} samples")
+    training.report(f"{training.run.checkpoint} after {training.step} steps, {samples} samples")
     return training.run.checkpoint
 
 
@@ -76,19 +86,32 @@ def make_optimizer(
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=device.type == "cuda")
 
 
+def start_accelerator(precision: str) -> Accelerator:
+    """The GPUs that are there, else the CPU."""
+    gpu = torch.cuda.is_available()
+    if precision == "fp16" and not gpu:
+        raise ConfigError("precision is fp16, which needs a GPU; use no or bf16")
+    return Accelerator(mixed_precision=precision, cpu=not gpu)
+
+
 class Training:
     """A run under way: network, average, optimizer, sources and the clock."""
 
     def __init__(self, config: TrainConfig, init: Path | None, report: Report) -> None:
-        self.config, self.report = config, report
-        self.accelerator = Accelerator(
-            mixed_precision=config.precision, cpu=config.precision == "no"
-        )
+        self.config = config
+        self.accelerator = start_accelerator(config.precision)
         device, processes = self.accelerator.device, self.accelerator.num_processes
+        # Several processes have one voice.
+        self.report: Report = report if self.accelerator.is_main_process else lambda line: None
+        self.interrupts = Interrupts(several=processes > 1)
         if config.shards % processes:
             raise ConfigError(
                 f"shards is {config.shards}; it must be a multiple of the {processes} processes"
             )
+        self.report(
+            f"{processes} {'process' if processes == 1 else 'processes'} on {device.type}, "
+            f"precision {config.precision}"
+        )
         torch.backends.cuda.matmul.allow_tf32 = True
         self.run = Run(config)
         self.run.make_folder()
@@ -96,7 +119,7 @@ class Training:
         known = None if init is None else read_tokenizer(init)
         if facts:
             known = tokenizer_from_dict(facts["tokenizer"])
-        sources = load_sources(config, device, report, known)
+        sources = load_sources(config, device, self.report, known)
         self.mixture, self.tokenizer, self.validation = sources
         if facts and known is not None and self.tokenizer != known:
             sizes = f"{size_of(known)}, its data has {size_of(self.tokenizer)} now"
@@ -111,10 +134,13 @@ class Training:
         self.step: int = facts.get("step", 0)
         self.before: float = facts.get("elapsed", 0.0)
         self._start(model, optimizer, init)
+        if self.accelerator.is_main_process:
+            self.run.rewind(self.step)
         if config.compile and device.type == "cuda":
             model.compile_blocks()
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.start = self.logged = time.monotonic()
+        self.now = self.before
         self.next_save = self.minutes() + config.save_minutes
         self.next_eval = self.minutes() + config.eval_minutes
         self.losses: list[Tensor] = []
@@ -130,7 +156,8 @@ class Training:
                 raise self.run.another("another model") from error
             self.ema.load_state_dict(prefixed(tensors, "ema."))
             restore_optimizer(optimizer, tensors)
-            self.report(f"resuming {self.run.folder} at step {self.step}")
+            unused = f"; --init {init} is for new runs, and not used" if init is not None else ""
+            self.report(f"resuming {self.run.folder} at step {self.step}{unused}")
         elif init is not None or self.config.dino:
             initialise(model, self.config, self.tokenizer, init)  # type: ignore[arg-type]
             self.ema.module.load_state_dict(model.state_dict())
@@ -144,10 +171,25 @@ class Training:
         """Wall-clock minutes of this run, those before a restart included."""
         return self.before + (time.monotonic() - self.start) / 60
 
+    def goes_on(self) -> bool:
+        """Whether there is another step to take.
+
+        Several processes agree on the time, and on whether they were interrupted: one that left
+        alone would let the others wait for its gradients for ever.
+        """
+        self.now, asked = self.minutes(), self.interrupts.asked
+        if self.accelerator.num_processes > 1:
+            both = torch.tensor([self.now, asked], device=self.accelerator.device)
+            torch.distributed.all_reduce(both, torch.distributed.ReduceOp.MAX)
+            self.now, asked = both[0].item(), bool(both[1])
+        if asked:
+            raise KeyboardInterrupt
+        return self.step < self.config.steps and self.now < self.config.minutes
+
     def take_step(self) -> None:
         """One update: draw samples, mask, predict, compare, follow the gradient."""
         config, accelerator = self.config, self.accelerator
-        progress = max(self.step / config.steps, self.minutes() / config.minutes)
+        progress = max(self.step / config.steps, self.now / config.minutes)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, self.step, progress)
 

@@ -21,13 +21,14 @@ def initialise(
     """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
     if init is not None:
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
-        tensors = carry_vocabulary(tensors, model.state_dict(), read_tokenizer(init), tokenizer)
+        known = read_tokenizer(init)
         try:
-            model.load_state_dict(tensors)
+            model.load_state_dict(carry_vocabulary(tensors, model.state_dict(), known, tokenizer))
         except RuntimeError as error:
+            reason = str(error).splitlines()[:2][-1].strip()  # the first names the class alone
             raise CheckpointError(
                 f"the weights in {init} do not fit this run's model; set 'model' to that of its "
-                f"config.json ({error})"
+                f"config.json ({reason})"
             ) from error
     elif config.dino:
         try:

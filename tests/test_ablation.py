@@ -1,8 +1,18 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from gryphone.analysis.ablation import last_scores, read_arms, table
+import gryphone.train
+from gryphone.analysis.ablation import (
+    check_arm,
+    last_scores,
+    read_arms,
+    settings_of,
+    table,
+    train_arm,
+)
+from gryphone.config import TrainConfig, config_of
 from gryphone.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[1]
@@ -28,8 +38,60 @@ def test_a_file_without_arms_is_refused(tmp_path: Path) -> None:
         list(read_arms(path, {}))
 
 
+def arm(out: Path, **changes: object) -> TrainConfig:
+    raw = {"name": "all", "sources": [{"path": "x"}], "out": str(out), **changes}
+    return config_of(raw, "test")
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where an arm was trained, by nobody."""
+
+    def train(config: TrainConfig, init: Path | None) -> None:
+        folder = Path(config.out) / config.name
+        (folder / "state-000000003").mkdir()
+        (folder / "eval.csv").write_text("step,em\n3,50\n")
+
+    monkeypatch.setattr(gryphone.train, "train", train)
+    assert train_arm(arm(tmp_path / "out"), init=None) == {"step": 3, "em": 50}
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("changes", "init", "message"),
+    [
+        ({"lr": 0.5}, None, r"out/all: was trained with lr 0\.001, now it is 0\.5; .* --out"),
+        ({"sources": [{"path": "y"}]}, None, r"sources\.0\.path 'x', now it is 'y'"),
+        ({"steps": 9}, None, "steps 1000000, now it is 9"),
+        ({}, Path("/weights"), "init None, now it is '/weights'"),
+    ],
+)
+def test_an_arm_belongs_to_its_settings(
+    trained: Path, changes: dict[str, object], init: Path | None, message: str
+) -> None:
+    check_arm(arm(trained), None)
+    with pytest.raises(ConfigError, match=message):
+        check_arm(arm(trained, **changes), init)
+    check_arm(arm(trained, name="another", **changes), init)
+
+
+def test_an_arm_of_unknown_settings_is_not_gone_on_with(trained: Path) -> None:
+    moved = trained.rename(trained.with_name("moved"))
+    check_arm(arm(moved), None)  # the place does not matter
+    (moved / "all" / "settings.json").unlink()
+    with pytest.raises(ConfigError, match=r"moved/all: holds a run, and no settings\.json"):
+        check_arm(arm(moved), None)
+
+
+def test_what_was_not_trained_may_change(tmp_path: Path) -> None:
+    config = arm(tmp_path)
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "settings.json").write_text(json.dumps(settings_of(config, None)))
+    check_arm(arm(tmp_path, lr=0.5), None)
+
+
 def test_the_last_evaluation_counts(tmp_path: Path) -> None:
-    (tmp_path / "eval.csv").write_text("step,em\n10,1.5\n20,2.5\n")
+    (tmp_path / "eval.csv").write_text("step,em,old\n10,1.5,3\n20,2.5,\n")
     assert last_scores(tmp_path) == {"step": 20, "em": 2.5}
     assert table({"a": {"em": 2.5}}).splitlines()[2] == "| a | 2.5 |"
     with pytest.raises(DataError, match="was not evaluated"):

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,16 @@ from inkmaker import some, write_folder
 from tinymodel import tiny_checkpoint
 
 import gryphone
-from gryphone.batch import BATCH, fingerprint, recognize_files, resume, run_batch, settings_of
-from gryphone.errors import DataError
+from gryphone.batch import (
+    BATCH,
+    fingerprint,
+    read_file,
+    recognize_files,
+    resume,
+    run_batch,
+    settings_of,
+)
+from gryphone.errors import DataError, InkError
 from gryphone.inputs import expand
 from gryphone.options import Ask
 from gryphone.recognize import Recognizer
@@ -179,6 +188,71 @@ def test_errors_are_done_again(recognizer: Recognizer, folder: Path, tmp_path: P
     ]
 
 
+def test_a_changed_file_is_done_again(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    inks, out = [(folder / f"s{i}.inkml").read_text() for i in range(3)], tmp_path / "r.jsonl"
+    files = [tmp_path / f"{name}.inkml" for name in "abc"]
+    for path, text in zip(files, inks, strict=True):
+        path.write_text(text)
+    run_batch(recognizer, files, out, ASK)
+    rows = lines(out)
+    status = files[0].stat()
+    assert rows[0]["stamp"] == [status.st_size, status.st_mtime_ns]
+    del rows[1]["stamp"]  # as an earlier version wrote it
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files[0].write_text(inks[1])
+    os.utime(files[1], ns=(0, 0))
+    files[2].unlink()  # an answer is better than none
+    assert run_batch(recognizer, files, out, ASK).before == 2
+    again = lines(out)
+    assert [Path(str(row["file"])).stem for row in again] == ["b", "c", "a"]
+    assert again[2]["latex"] == recognizer.recognize(files[0], ask=ASK).latex
+    assert run_batch(recognizer, files, out, ASK).before == 3
+
+
+def test_other_spellings_of_a_path(
+    recognizer: Recognizer, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    names = ["s0.inkml", str(folder / "s0.inkml"), f"../{folder.name}/s0.inkml"]
+    assert expand(names) == [Path("s0.inkml")]
+    befores = [
+        run_batch(recognizer, expand([name]), tmp_path / "r.jsonl", ASK).before for name in names
+    ]
+    assert befores == [0, 1, 1]
+    assert [row["file"] for row in lines(tmp_path / "r.jsonl")] == ["s0.inkml"]
+
+
+def test_a_name_that_is_no_text(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / os.fsdecode(b"\xff\xc3\xa9.inkml"), tmp_path / "r.jsonl"
+    path.write_text((folder / "s0.inkml").read_text())
+    assert [run_batch(recognizer, [path], out, ASK).before for _ in range(2)] == [0, 1]
+    assert "é.inkml" in out.read_text(encoding="utf-8")  # for others to read
+    assert lines(out)[0]["file"] == str(path)
+
+
+def test_no_file_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flawed(path: Path) -> None:
+        raise MemoryError("of 3 bytes")
+
+    monkeypatch.setattr("gryphone.batch.read_source", flawed)
+    assert read_file(Path("a.png")) == "a.png: cannot be read: MemoryError: of 3 bytes"
+
+
+def test_two_runs_do_not_mix(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    files, out = [folder / "s0.inkml", folder / "bad.inkml"], tmp_path / "r.jsonl"
+    refused: list[int] = []
+
+    def another(done: int, total: int) -> None:
+        with pytest.raises(DataError, match="another run is writing it"):
+            run_batch(recognizer, files, out, ASK)
+        refused.append(done)
+
+    run_batch(recognizer, files, out, ASK, progress=another)
+    run_batch(recognizer, files, out, ASK, progress=another)  # takes out a line first
+    assert refused == [0, 1, 2, 1, 2]
+    assert len(lines(out)) == 2
+
+
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
 def test_a_device_is_not_read(
     recognizer: Recognizer, folder: Path, device: str, monkeypatch: pytest.MonkeyPatch
@@ -211,7 +285,7 @@ def test_a_foreign_file_is_left_alone(tmp_path: Path, text: str) -> None:
     out = tmp_path / "diary.txt"
     out.write_text(text)
     with pytest.raises(DataError, match=r"line 1: is no result .* choose another --out"):
-        resume(out, settings_of(ASK, ""))
+        resume(out, settings_of(ASK, ""), {}, ExitStack())
     assert out.read_text() == text
 
 
@@ -252,8 +326,6 @@ def test_no_such_output_folder(recognizer: Recognizer, folder: Path, tmp_path: P
 
 
 def test_expand(folder: Path, tmp_path: Path) -> None:
-    from gryphone.errors import InkError
-
     assert folder / "notes.txt" not in expand([str(folder)])
     assert expand([str(folder / "s1*.inkml"), str(folder / "s1.inkml")])[0] == folder / "s1.inkml"
     twice = expand([str(folder / "s0.inkml"), str(folder)])
@@ -263,3 +335,34 @@ def test_expand(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InkError, match="holds no ink or image"):
         expand([str(tmp_path / "empty")])
+
+
+def test_all_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    readable = ["a.png", "shut/b.png", "sub/deep/c.PPM", "sub/d.avif", "../outside/e.json"]
+    others = ["._a.png", ".thumbs/a.png", "f.heic", "notes.txt", "README", "labels.tsv"]
+    for name in [*readable, *others]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    (folder / "sub/up").symlink_to(folder)
+    (folder / "link").symlink_to(outside)
+    (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    os.mkfifo(folder / "pipe.png")
+    listed = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    names = [str(path.relative_to(folder)) for path in expand([str(folder)])]
+    assert names == ["a.png", "gone.png", "link/e.json", "shut", "sub/d.avif", "sub/deep/c.PPM"]
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{folder}: 1 files not read: f.heic; save as PNG or JPEG",
+        f"{folder}: other files not read: 2 (.txt, no ending)",
+    ]
+    assert expand([str(folder / "g*")]) == [folder / "gone.png"]
+    assert str(read_file(folder / "gone.png")).endswith("is a link to a file that is gone")

@@ -1,8 +1,11 @@
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
 from gryphone.analysis.card import by_class, by_length, read_answers, results, table, write
+from gryphone.analysis.common import difference
 from gryphone.errors import DataError
 from gryphone.metrics import Sample
 
@@ -47,3 +50,60 @@ def test_only_the_generated_parts_are_written() -> None:
     with pytest.raises(DataError, match="runs"):
         write(card, {"results": ""})
     assert table("a | b", [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("card .", "holds no .tsv of predictions"),
+        ("card a --weights nowhere", "nowhere is no checkpoint directory"),
+        ("card a --write none/card.md", "none/card.md: No such file"),
+        ("calibration .", "inkml"),
+        (
+            "calibration . --write",
+            "--write stores the maps in a checkpoint; name it with --weights",
+        ),
+        ("calibration . --weights nowhere", "nowhere is no checkpoint directory"),
+        ("release nowhere --out out", "nowhere is no checkpoint directory"),
+        ("release nowhere --out out --metrics a/a.T10.tsv", "a.T10.tsv: cannot be read"),
+        ("ablation none.yaml", "none.yaml: give a training configuration with `arms`"),
+        ("ablation arms.yaml --set lr", "--set lr: write it as name=value"),
+        ("ablation arms.yaml --set lr=[", "--set lr=[: '[' is no YAML value"),
+        ("ablation arms.yaml --set colour=3", "unknown setting 'colour'"),
+        ("hands . out.parquet", "holds no tokenizer.json"),
+        ("invariance .", "inkml"),
+        ("invariance . --limit 0", "limit is 0"),
+    ],
+)
+def test_what_a_user_does_wrong_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    message: str,
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "a.T10.tsv").write_text("1\tx\tx\n")
+    (tmp_path / "arms.yaml").write_text("sources: [{path: x}]\narms: {a: {}}")
+    name, *arguments = command.split()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_module(f"gryphone.analysis.{name}", run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert stopped.value.code == 2
+    assert line.startswith(f"{name}: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ({"a": 1, "b": {"c": [1, 2]}}, {"a": 1, "b": {"c": (1, 2)}}, None),
+        ({"b": {"c": [1, 2]}}, {"b": {"c": [1, 3]}}, ("b.c.1", 2, 3)),
+        ({"a": [1]}, {"a": [1, "z"]}, ("a.1", None, "z")),
+        ({"a": 1}, {}, ("a", 1, None)),
+    ],
+)
+def test_the_first_difference_of_settings(one: object, other: object, found: object) -> None:
+    assert difference(one, other) == found

@@ -1,13 +1,16 @@
 """A checkpoint directory rebuilds itself, in full or in eight bits, and says what is wrong."""
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors import SafetensorError
 
-from gryphone.analysis.release import release
+from gryphone.analysis.release import DATA, LICENCE, release
+from gryphone.analysis.release import main as release_main
 from gryphone.checkpoint import (
     checkpoint_directory,
     dequantize,
@@ -53,7 +56,8 @@ def test_a_runs_folder_stands_for_its_checkpoint(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "run").tokenizer == build_tokenizer("sat", LABELS)
     assert read_tokenizer(tmp_path / "run") == build_tokenizer("sat", LABELS)
     assert read_tensors(tmp_path / "run").keys() == read_tensors(tmp_path / "run/checkpoint").keys()
-    save(tmp_path / "run")  # a checkpoint of its own comes first
+    save(tmp_path / "own")
+    (tmp_path / "own" / "config.json").rename(tmp_path / "run" / "config.json")  # comes first
     assert checkpoint_directory(tmp_path / "run") == tmp_path / "run"
 
 
@@ -67,13 +71,89 @@ def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
         assert (loaded[name] - value).abs().max() <= value.abs().max() / 127
 
 
-def test_a_release_carries_its_facts(tmp_path: Path) -> None:
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["thesis/chapter.tex", "config.json", "checkpoint/config.json"])
+def test_only_a_checkpoint_is_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / "out" / name).parent.mkdir(parents=True)
+    (tmp_path / "out" / name).write_text("years of work")
+    before = files_in(tmp_path)
+    with pytest.raises(CheckpointError, match="out is a directory that is no checkpoint and will"):
+        save(tmp_path / "out")
+    with pytest.raises(CheckpointError, match="is a file and will not be replaced"):
+        save(tmp_path / "out" / name)
+    assert files_in(tmp_path) == before
+
+
+def test_an_empty_directory_is_a_place_for_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    save(tmp_path / "out")
+    assert load_checkpoint(tmp_path / "out").config == PRESETS["tiny"]
+
+
+def test_a_release_carries_the_facts_it_is_given(tmp_path: Path) -> None:
     save(tmp_path / "run")
     size = release([tmp_path / "run"], tmp_path / "weights", {"valid": {"em": 12.5}})
     facts = load_checkpoint(tmp_path / "weights").facts
-    assert facts["metrics"] == {"valid": {"em": 12.5}}
-    assert "non-commercial" in facts["licence"]
+    assert facts == {"convention": "crohme", "metrics": {"valid": {"em": 12.5}}}
     assert size < sum(p.stat().st_size for p in (tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "licence", "data"),
+    [
+        ([], None, None),
+        (["--licence", "mine", "--data", "a", "--data", "b"], "mine", ["a", "b"]),
+        (["--gryphone"], LICENCE, list(DATA)),
+        (["--gryphone", "--data", "a"], LICENCE, ["a"]),
+    ],
+)
+def test_nobody_elses_licence_is_claimed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    licence: str | None,
+    data: list[str] | None,
+) -> None:
+    save(tmp_path / "run")
+    words = [str(tmp_path / "run"), "--out", str(tmp_path / "weights"), *options]
+    monkeypatch.setattr(sys, "argv", ["release", *words])
+    release_main()
+    facts = load_checkpoint(tmp_path / "weights").facts
+    assert (facts.get("licence"), facts.get("data")) == (licence, data)
+
+
+def test_a_release_needs_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a")
+    save(tmp_path / "b")
+    before = (tmp_path / "b" / "config.json").read_text()
+    monkeypatch.setattr(sys, "argv", ["release", str(tmp_path / "a"), str(tmp_path / "b")])
+    with pytest.raises(SystemExit):
+        release_main()
+    assert (tmp_path / "b" / "config.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "labels", "convention", "message"),
+    [
+        ({"width": 32}, LABELS, "crohme", r"model\.width is 64 in the first, 32 in the second"),
+        ({}, [*LABELS, ["z"]], "crohme", r"vocabulary\.symbols\.\d+ is None in the first, 'z'"),
+        # Of the same shape: the mean would be nonsense without an error.
+        ({}, [LABELS[0], ["y", *LABELS[1][1:]]], "crohme", r"\d+ is 'x' in the first, 'y'"),
+        ({}, LABELS, "none", "convention is 'crohme' in the first, 'none'"),
+    ],
+)
+def test_only_checkpoints_of_one_model_are_averaged(
+    tmp_path: Path, change: dict[str, int], labels: list[list[str]], convention: str, message: str
+) -> None:
+    save(tmp_path / "a")
+    config, tokenizer = replace(PRESETS["tiny"], **change), build_tokenizer("sat", labels)
+    weights = build_model(config, tuple(len(v) for v in tokenizer.vocabularies)).state_dict()
+    save_checkpoint(tmp_path / "b", weights, config, tokenizer, {"convention": convention})
+    with pytest.raises(CheckpointError, match=message):
+        release([tmp_path / "a", tmp_path / "b"], tmp_path / "weights", {})
 
 
 def test_a_release_is_the_mean_of_a_runs_checkpoints(tmp_path: Path) -> None:

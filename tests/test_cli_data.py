@@ -5,20 +5,24 @@ import inkmaker
 import pytest
 import typer
 from test_data import image_bytes
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from gryphone.cli.data import register
 from gryphone.errors import DataError
 
 
-def run(*arguments: object) -> str:
+def invoke(*arguments: object) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
     register(app)
     words = ["data", *(str(a) for a in arguments)]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    return result.stdout
+    return result
+
+
+def run(*arguments: object) -> str:
+    return invoke(*arguments).stdout
 
 
 @pytest.fixture
@@ -43,8 +47,9 @@ def test_pack_reports_and_stats_reads_it(folder: Path, tmp_path: Path) -> None:
 
 
 def test_tables_are_for_people(folder: Path, tmp_path: Path) -> None:
-    text = run("pack", folder, "--out", tmp_path / "a.parquet")
-    assert "8 of 9 samples" in text
+    result = invoke("pack", folder, "--out", tmp_path / "a.parquet")
+    assert "8 of 9 samples" in result.stdout
+    assert "  torn.inkml: broken XML" in result.stderr  # its name once
     text = run("stats", tmp_path / "a.parquet", "--plot", tmp_path / "plot.png")
     assert "8 samples, 4 distinct labels" in text and "patches" in text
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
@@ -68,6 +73,29 @@ def test_inks_and_images_of_one_folder_are_counted_together(tmp_path: Path) -> N
     stats = json.loads(run("stats", mixed, "--json"))
     assert (stats["count"], stats["distinct_labels"], stats["symbols"]["x"]) == (3, 2, 3)
     assert [row["name"] for row in stats["left_out"]] == ["b.inkml"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "mixed"),
+    [
+        (["set/train", "set/valid"], "4 train, 3 valid"),
+        (["set"], "3 test, 4 train, 3 valid"),
+        (["set/train", "set/synthetic"], None),
+        (["set/test"], None),
+        (["set/train.parquet", "set/valid"], "4 train, 3 valid"),
+    ],
+)
+def test_a_store_of_several_splits_is_remarked(
+    tmp_path: Path, parts: list[str], mixed: str | None
+) -> None:
+    for name in ("valid", "test", "synthetic", "train"):
+        inks = inkmaker.some(4 if name == "train" else 3)
+        inkmaker.write_folder(tmp_path / "set" / name, inks)
+    run("pack", tmp_path / "set/train", "--out", tmp_path / "set/train.parquet")
+    out = tmp_path / "a.parquet"
+    result = invoke("pack", *(tmp_path / part for part in parts), "--out", out, "--json")
+    assert (f"mixes splits ({mixed}); give each" in result.stderr) == (mixed is not None)
+    assert "mixes" in result.stderr or mixed is None
 
 
 def test_nothing_usable_gives_the_first_reason(tmp_path: Path) -> None:
@@ -109,7 +137,7 @@ def test_show_draws_the_same_choice_for_the_same_seed(folder: Path, tmp_path: Pa
 def test_bad_paths_are_data_errors(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         run("stats", tmp_path / "nowhere")
-    with pytest.raises(DataError, match="not a readable Parquet"):
+    with pytest.raises(DataError, match=r"no\.parquet: no such file"):
         run("show", tmp_path / "no.parquet", "--out", tmp_path / "a.png")
     inkmaker.write_folder(tmp_path / "made", inkmaker.some(1))
     with pytest.raises(DataError, match="cannot write the picture"):

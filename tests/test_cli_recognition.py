@@ -1,19 +1,27 @@
 """recognize, evaluate and info from the command line."""
 
 import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from inkmaker import power, some, write_folder
+from PIL import Image
 from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner, Result
 
+from gryphone.batch import read_file
 from gryphone.checkpoint import load_checkpoint
 from gryphone.cli import evaluation, recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
-from gryphone.ink import to_inkml
+from gryphone.ink import Ink, to_inkml
+from gryphone.recognize import load
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +73,14 @@ def test_stdin_and_out(ink: str, weights: str, tmp_path: Path) -> None:
     assert out.read_text() == direct
 
 
+def test_stdin_is_something_else_every_time(ink: str, weights: str, tmp_path: Path) -> None:
+    common = ("recognize", "-", "--weights", weights, "--out", str(tmp_path / "r.jsonl"))
+    codes = [run(*common, input=data).exit_code for data in (b"x", Path(ink).read_bytes()) * 2]
+    assert codes == [2, 0] * 2
+    rows = [json.loads(row) for row in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert ["error" in row for row in rows] == [True, False] * 2
+
+
 def test_n_best_lines_have_weights(ink: str, weights: str) -> None:
     rows = fine("recognize", ink, "--weights", weights, "--n-best", "3").splitlines()
     values = [float(row.split("\t")[0]) for row in rows]
@@ -90,8 +106,8 @@ def test_folder_to_stdout_and_to_a_file(weights: str, tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     result = run("recognize", str(folder), "--weights", weights, "--steps", "2", "--out", str(out))
     assert result.exit_code == 2
-    assert "3 recognized (3 with warnings), 1 errors" in result.stderr
-    assert "files/s" in result.stderr
+    assert "3 recognized (3 unsure, 3 with warnings), 1 errors" in result.stderr
+    assert "files/s\n  1 x broken XML" in result.stderr
     assert len(out.read_text().splitlines()) == 4
 
 
@@ -114,7 +130,7 @@ def test_json_has_the_same_fields_for_one_and_for_several(weights: str, tmp_path
     assert several[0] | {"seconds": 0} == one | {"seconds": 0}
     fine("recognize", str(folder), *more, "--out", str(out))
     rows = [json.loads(row) for row in out.read_text().splitlines()]
-    assert [set(row) for row in rows] == [{*one, "settings", "used"}] * 2
+    assert [set(row) for row in rows] == [{*one, "settings", "stamp", "used"}] * 2
 
 
 @pytest.mark.parametrize("format_", ["latex", "mathml", "json", "text"])
@@ -129,7 +145,36 @@ def test_warnings_go_to_stderr(ink: str, weights: str, format_: str, tmp_path: P
         assert broken not in alone.stdout + folder.stdout
 
 
-@pytest.mark.parametrize("name", ["r.txt", "r.json", "r.jsonl"])
+def test_doubt_goes_to_stderr(ink: str, weights: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = replace(load(weights).recognize(ink, steps=2), name=ink, warnings=())
+    for confidence in (0.243, 0.5):
+        recognition._warn(replace(result, confidence=confidence))
+    assert capsys.readouterr().err == f"gryphone: {ink}: only 24 % sure\n"
+
+
+def test_pages_that_are_not_read_are_said(weights: str, tmp_path: Path) -> None:
+    page = Image.new("L", (60, 60), 255)
+    page.paste(0, (28, 10, 32, 50))
+    page.save(tmp_path / "a.tiff", save_all=True, append_images=[page])
+    result = run("recognize", str(tmp_path / "a.tiff"), "--weights", weights, "--steps", "2")
+    assert "a.tiff: page 1 of 2 was read; save the others" in result.stderr
+
+
+def test_odd_names_stay_on_one_line(weights: str, tmp_path: Path) -> None:
+    (inks := tmp_path / "inks").mkdir()
+    for name in ("a\tb\n.inkml", os.fsdecode(b"\xff.inkml")):
+        (inks / name).write_text(to_inkml(power()))
+    (inks / "bad\n.inkml").write_text("x")
+    common = ("recognize", str(inks), "--weights", weights, "--steps", "2")
+    result = run(*common)
+    names = [row.split("\t")[0] for row in result.stdout.splitlines()]
+    assert names == [rf"{inks}/a\tb\n.inkml", rf"{inks}/\udcff.inkml"]
+    assert rf"gryphone: {inks}/bad\n.inkml: broken XML" in result.stderr
+    rows = [json.loads(row) for row in run(*common, "--format", "json").stdout.splitlines()]
+    assert [os.fsencode(Path(row["file"]).name) for row in rows] == [b"a\tb\n.inkml", b"\xff.inkml"]
+
+
+@pytest.mark.parametrize("name", ["r", "r.json", "r.jsonl"])
 def test_a_results_file_has_no_other_format(weights: str, tmp_path: Path, name: str) -> None:
     folder, out = write_folder(tmp_path / "inks", some(2)), tmp_path / name
     common = ("recognize", str(folder), "--weights", weights, "--out", str(out))
@@ -187,11 +232,16 @@ def test_ctrl_c_says_how_far_it_got(
     def stopped_early(weights: Path, device: str) -> None:
         raise KeyboardInterrupt
 
+    def terminated(weights: Path, device: str) -> None:
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)
+
     common = ("recognize", str(folder), "--weights", weights, "--steps", "2")
-    for more in ((), ("--out", str(out))):
+    for stop, more in ((stopped_early, ()), (terminated, ("--out", str(out)))):
         with monkeypatch.context() as patch:
-            patch.setattr("gryphone.recognize.load", stopped_early)
+            patch.setattr("gryphone.recognize.load", stop)
             assert f"stopped: 0 of {BATCH + 2} done; " in run(*common, *more).stderr
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     with monkeypatch.context() as patch:
         patch.setattr(Recognizer, "recognize_many", stopped)
         for more in ((), ("--out", str(out))):
@@ -200,6 +250,48 @@ def test_ctrl_c_says_how_far_it_got(
             assert f"stopped: {BATCH} of {BATCH + 2} done; " in result.stderr
     assert result.stderr.endswith("; the same command goes on\n")
     assert f"{BATCH} done before" in run(*common, "--out", str(out)).stderr
+
+
+def test_a_killed_worker_is_one_line(
+    weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(files: Sequence[Path], *more: object) -> Iterator[Ink]:
+        yield from [power()] * 9
+        raise BrokenProcessPool("terminated abruptly")
+
+    monkeypatch.setattr("gryphone.batch._read_ahead", killed)
+    folder = write_folder(tmp_path / "inks", some(12))
+    common = ("recognize", str(folder), "--weights", weights, "--steps", "1", "--workers", "1")
+    for more, remedy in (((), "use --out"), (("--out", f"{tmp_path}/r.jsonl"), "the same command")):
+        problem = run(*common, *more).exception
+        assert isinstance(problem, DataError)
+        assert f"a worker was killed, perhaps for want of memory: 8 of 12 done; {remedy}" in str(
+            problem
+        )
+
+
+def test_progress_without_a_terminal(
+    weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recognition, "SPEAK", 0)
+    folder = write_folder(tmp_path / "inks", some(2))
+    common = ("recognize", str(folder), "--weights", weights, "--steps", "1", "--out", "/dev/null")
+    said = run(*common).stderr.splitlines()[:-1]
+    assert said == [f"gryphone: recognizing: {n} of 2 done" for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<svg/>", "SVG is not read, export it as PNG"),
+        ('<!DOCTYPE a [<!ENTITY a "b">]><ink/>', "XML entities are not allowed in ink; write out"),
+    ],
+)
+def test_xml_that_is_not_read(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.svg").write_text(content)
+    problem = str(read_file(tmp_path / "a.svg"))
+    assert message in problem
+    assert "Forbidden" not in problem
 
 
 @pytest.mark.parametrize(
@@ -215,6 +307,11 @@ def test_ctrl_c_says_how_far_it_got(
         (["recognize", "{ink}", "--deadline-ms", "inf"], ConfigError, "deadline_ms is inf"),
         (["recognize", "{ink}", "--lock", "x"], ConfigError, "POSITION=SYMBOL"),
         (["recognize", "{ink}", "--lock", r"0=\foo"], GryphoneError, "not among"),
+        (["recognize", "{ink}", "--lock", "0=x", "--lock", "00=y"], ConfigError, "keep one"),
+        (["recognize", "{ink}", "--hint", "x" * 400 + r"\foo"], GryphoneError, "x…': '\\\\foo' is"),
+        (["recognize", "{ink}", "--out", "new.PNG"], ConfigError, "choose .txt or .jsonl"),
+        (["recognize", "{folder}", "--out", "r.csv"], ConfigError, "choose a name with .jsonl"),
+        (["recognize", "{folder}", "--out", "r.jsonl.gz"], ConfigError, "a name with .jsonl"),
         (["recognize", "{ink}", "--out", "/no/such/folder/x.txt"], DataError, "cannot be written"),
         (["recognize", "{ink}", "--out", "/no/such/r.jsonl"], DataError, "cannot be written"),
         (["evaluate", "/no/such/set"], DataError, "no such file or folder"),
@@ -225,7 +322,8 @@ def test_ctrl_c_says_how_far_it_got(
 def test_bad_calls_are_named(
     arguments: list[str], kind: type[GryphoneError], message: str, ink: str, weights: str
 ) -> None:
-    words = [word.replace("{ink}", ink) for word in arguments]
+    folder = str(Path(ink).parent)
+    words = [word.replace("{ink}", ink).replace("{folder}", folder) for word in arguments]
     if "--weights" not in words:
         words += ["--weights", weights]
     result = run(*words)
@@ -233,6 +331,7 @@ def test_bad_calls_are_named(
     assert isinstance(result.exception, kind)
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
+    assert len(str(result.exception)) < 300
 
 
 def test_evaluate(weights: str, tmp_path: Path) -> None:
@@ -268,7 +367,6 @@ def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> No
 
 def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
     from gryphone.demo import run as run_demo
-    from gryphone.recognize import load
 
     with pytest.raises(DataError, match="examples come with the repository"):
         run_demo(load(weights), tmp_path / "x.png", lambda line: None, tmp_path)

@@ -89,7 +89,7 @@ def test_errors_name_the_line(
 
 def test_score(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "s.tsv"
-    file.write_text("a\tx ^ { 2 }\tx ^ 2\nb\ty\ty\nc\tz\n")
+    file.write_text("a\tx ^ { 2 }\tx ^ 2\nb\ty\ty\nc\tz\t\n")
     report = json.loads(run(app, "score", str(file), "--json", "--convention", "crohme"))
     assert {"count", "em", "le1", "le2", "le3", "cer", "ser"} <= report.keys()
     assert (report["count"], round(report["em"], 4)) == (3, 33.3333)
@@ -100,13 +100,23 @@ def test_score(app: typer.Typer, tmp_path: Path) -> None:
 
 def test_score_table(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "s.tsv"
-    file.write_text("a\tx\tx\nb\ty\n")
+    file.write_text("a\tx\tx\nb\ty\t\n")
     result = RUNNER.invoke(app, ["score", str(file), "--convention", "crohme"])
     assert result.exit_code == 0
     assert "50.0000" in result.stdout
     assert "as given" in result.stdout
     assert "b: no prediction" in result.stderr
     assert "(" not in run(app, "score", str(file), "--draws", "0").split("EM")[1]
+
+
+def test_compare(app: typer.Typer, tmp_path: Path) -> None:
+    a, b = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    a.write_text("1\tx\tx\n2\ty\tx\n")
+    b.write_text("1\tx\tx\n2\ty\ty\n")
+    text = run(app, "compare", str(a), str(b))
+    assert "+50.00" in text and "only in A 0, only in B 1; p = 1 (" in text
+    report = json.loads(run(app, "compare", str(a), str(b), "--json", "--draws", "0"))
+    assert (report["a"]["em"], report["b"]["em"], report["intervals"]) == (50, 100, {})
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")

@@ -84,7 +84,7 @@ def test_damaged_archive_names_itself(tmp_path: Path) -> None:
 def test_what_is_no_data_set(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         list(read_dataset(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match=r"no \.inkml files"):
+    with pytest.raises(DataError, match="holds no ink"):
         list(read_dataset(tmp_path))
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(DataError, match="expected a folder"):
@@ -126,6 +126,28 @@ def test_labels_file_with_images_inks_and_gaps(tmp_path: Path) -> None:
         read_labels(folder)
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"labels.tsv": "a\tx\nb\ty\na\tz\n"},
+            r"labels\.tsv, line 3: id 'a' was on line 1; keep one",
+        ),
+        ({"labels.tsv": "a\tx\na\tx\n"}, "line 2: id 'a' was on line 1"),
+        (
+            {"1/labels.tsv": "b\ty\na\tx\n", "2/labels.tsv": "a\tz\n"},
+            r"2/labels\.tsv, line 1: id 'a' was on .*: 1/labels\.tsv, line 2; keep one",
+        ),
+    ],
+)
+def test_an_id_has_one_label(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_labels(tmp_path)
+
+
 def test_names_with_an_ending_in_the_labels_file_are_explained(tmp_path: Path) -> None:
     (tmp_path / "sum.png").write_bytes(image_bytes())
     (tmp_path / "labels.tsv").write_text("sum.png\tx\n")
@@ -161,7 +183,8 @@ def test_unread_files_of_a_folder_are_named(
         (tmp_path / name).write_bytes(b"x")
     assert [p.name for p in expand([str(tmp_path)])] == ["a.jpg", "b.gif"]
     assert [r.getMessage() for r in caplog.records] == [
-        f"{tmp_path}: 2 files not read: c.heic, d.PDF; save as PNG or JPEG"
+        f"{tmp_path}: 2 files not read: c.heic, d.PDF; save as PNG or JPEG",
+        f"{tmp_path}: other files not read: 1 (.txt)",
     ]
 
 

@@ -1,15 +1,20 @@
 """Evaluation drops nothing: denominators, unreadable samples, graphs, runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from inkmaker import fraction, power, row, some, write_folder, write_tar
 from tinymodel import tiny_checkpoint
+from typer.testing import CliRunner
 
 import gryphone
+from gryphone.analysis.calibration import _truth
+from gryphone.cli.evaluation import register
 from gryphone.errors import ConfigError, DataError
-from gryphone.evaluate import Item, _true_graphs, evaluate, ink_length, items, told_apart
+from gryphone.evaluate import Item, _true_graph, evaluate, ink_length, items, told_apart
 from gryphone.ink import to_inkml
 from gryphone.metrics import RATES
 from gryphone.recognize import Recognizer
@@ -70,17 +75,58 @@ def test_archives_limit_and_runs(recognizer: Recognizer, tmp_path: Path) -> None
     assert report["runs"]["em"]["mean"] == pytest.approx(sum(s.em for s in result.normalized) / 3)
 
 
-def test_label_graphs_take_the_place_of_truths(tmp_path: Path) -> None:
-    lg = "O, a, x, 1.0, 0\nO, b, 2, 1.0, 1\nR, a, b, Sup, 1.0\n"
-    archive = write_tar(tmp_path / "lg.tar", {"lg/p.lg": lg.encode()}, "w")
-    truths = [Item("p", "x_2", None), Item("q", "x_2", None), Item("r", "{", None)]
-    first, second, third = _true_graphs(truths, archive)
-    assert first is not None and first.places[1].relation == "Sup"
-    assert second is not None and second.places[1].relation == "Sub"
-    assert third is None
-    empty = write_tar(tmp_path / "none.tar", {"a.txt": b"x"}, "w")
-    with pytest.raises(DataError, match=r"no \.lg files"):
-        _true_graphs(truths, empty)
+LG = b"O, a, x, 1.0, 0\nO, b, 2, 1.0, 1\nR, a, b, Sup, 1.0\n"
+
+
+def test_label_graphs_take_the_place_of_truths() -> None:
+    files = {"p": LG, "s": b"torn"}
+    truths = [
+        Item(i, truth, None) for i, truth in zip("pqrs", ("x_2", "x_2", "{", "x"), strict=True)
+    ]
+    found = [_true_graph(item, files) for item in truths]
+    assert [source for source, _ in found] == ["lg", "latex", "unreadable", "unreadable"]
+    assert [g and g.places[1].relation for _, g in found] == ["Sup", "Sub", None, None]
+
+
+def test_the_report_says_where_its_graphs_come_from(recognizer: Recognizer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "set", some(3))
+    archive = write_tar(tmp_path / "lg.tar", {"lg/s1.lg": LG, "lg/s2.lg": b"torn"}, "w")
+    graph = evaluate(recognizer, folder, steps=1, lg=archive).to_dict()["graph"]
+    assert graph["truths"] == "lg.tar"
+    assert graph["truths_from"] == {"lg": 1, "latex": 1, "unreadable": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.txt", r"no \.lg files"),
+        ("other.lg", r"none of its 1 label graphs \(other\.lg, \.\.\.\)"),
+    ],
+)
+def test_a_wrong_archive_of_label_graphs_is_refused(
+    recognizer: Recognizer, tmp_path: Path, name: str, message: str
+) -> None:
+    folder = write_folder(tmp_path / "set", some(2))
+    archive = write_tar(tmp_path / "lg.tar", {name: LG}, "w")
+    with pytest.raises(DataError, match=message):
+        evaluate(recognizer, folder, steps=1, lg=archive)
+
+
+def test_the_command_says_what_it_cannot_use_once(
+    recognizer: Recognizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_folder(tmp_path / "set", some(2))
+    (folder / "torn.inkml").write_text("<ink>")
+    archive = write_tar(tmp_path / "lg.tar", {"s1.lg": LG}, "w")
+    monkeypatch.setattr("gryphone.cli.evaluation.load_weights", lambda *_: recognizer)
+    app = typer.Typer()
+    register(app)
+    words = ["evaluate", str(folder), "--steps", "1", "--lg", str(archive)]
+    notes = CliRunner().invoke(app, words, catch_exceptions=False).stderr.splitlines()
+    first = "1 of 3 truths from lg.tar; 1 compared with the truth's LaTeX, 1 unreadable"
+    assert f"{first} and counted as wrong" in notes
+    about = [line for line in notes if "torn" in line]
+    assert len(about) == 1 and about[0].startswith("torn.inkml: broken XML")
 
 
 def test_images_with_labels_need_no_ink(tmp_path: Path) -> None:
@@ -107,6 +153,12 @@ def test_ids_differ_whatever_the_files_are_called() -> None:
     stems = ["x", "x", "x", "y", "z", "z"]
     found = [Item(i, "", None, name=n) for i, n in zip(stems, names, strict=True)]
     assert [i.id for i in told_apart(found)] == ["a/x.png", "a/x.json", "b/x", "y", "z", "z#2"]
+
+
+def test_calibration_spells_truths_as_the_weights_do(recognizer: Recognizer) -> None:
+    own = replace(recognizer.checkpoint, facts={"convention": "none"})
+    assert len(_truth(recognizer, "x^2")) == 2
+    assert _truth(replace(recognizer, checkpoint=own), "x^2") == [(-1,)]  # no `^` without braces
 
 
 def test_bad_questions(recognizer: Recognizer, tmp_path: Path) -> None:

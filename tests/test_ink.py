@@ -64,8 +64,8 @@ def test_trace_grammar(trace: str, channels: str, expected: list[list[float]]) -
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "broken XML at line 1"),
-        (b"<ink><trace>1 2</ink>", "broken XML at line 1, column"),
+        (b"", "broken XML: no element found: line 1"),
+        (b"<ink><trace>1 2</ink>", "broken XML: mismatched tag: line 1, column"),
         (b"<svg/>", "root element is <svg>"),
         (b"<ink></ink>", "no strokes"),
         (b"<ink><trace>  </trace></ink>", "no strokes"),

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from gryphone.errors import ConfigError, DataError
-from gryphone.metrics import Sample, edit_distance, read_samples, score
+from gryphone.metrics import (
+    Sample,
+    edit_distance,
+    mcnemar,
+    read_pair,
+    read_samples,
+    score,
+    score_pair,
+)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -102,6 +110,7 @@ def test_read_samples(tmp_path: Path) -> None:
     [
         (b"a\n", "line 1: 1 columns"),
         (b"a\tx\ty\nb\t1\t2\t3\n", "line 2: 4 columns"),
+        (b"id\tgt\tanswer\na\tx\ty\n", "line 1: is 'id' the head of a column"),
         (b"a\tx\ty\na\tx\ty\n", "line 2: id 'a' was on line 1"),
         (b"\n", "holds no samples"),
         (b"\xff\xfe", "cannot be read"),
@@ -143,7 +152,70 @@ def test_a_compact_prediction_is_read_token_by_token() -> None:
     assert score(samples, draws=2).to_dict()["em"] == 100.0
 
 
-def test_a_header_is_no_sample(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("header", "count"),
+    [
+        ("ID\tTruth\tPrediction", 1),
+        ("id\ttruth", 1),
+        ("name\tlabel\tanswer", 1),
+        ("file\tgt\tpred", 1),
+        ("name\tx\ty", 2),
+    ],
+)
+def test_a_header_is_no_sample(tmp_path: Path, header: str, count: int) -> None:
     path = tmp_path / "named.tsv"
-    path.write_text("ID\tTruth\tPrediction\n1\tx\tx\n")
-    assert read_samples(path) == [Sample("1", "x", "x")]
+    path.write_text(f"{header}\n1\tx\tx\n")
+    found = read_samples(path)
+    assert (len(found), found[-1]) == (count, Sample("1", "x", "x"))
+
+
+def test_two_systems_are_compared_sample_by_sample(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\tx\tx\n2\ty\ty\n3\tz\tx\n4\tx^2\t\n5\ta\ta\n")
+    (tmp_path / "b.tsv").write_text("5\ta\ta\n2\ty\tx\n3\tz\tz\n1\tx\tx\n4\tx^2\tx^{2}\n")
+    a, b = read_pair(tmp_path / "a.tsv", tmp_path / "b.tsv")
+    assert [s.id for s in b] == ["1", "2", "3", "4", "5"]
+    found = score_pair(a, b, "crohme")
+    assert (found.both, found.only_a, found.only_b) == (2, 1, 2)
+    rates = (found.a["em"], found.b["em"], found.difference["em"])
+    assert rates == pytest.approx((60, 80, 20))
+    low, high = found.intervals["em"]
+    assert low < 0 < 20 < high
+    with pytest.raises(DataError, match="the same ids and truths"):
+        score_pair(a, b[1:])
+
+
+def test_equal_systems_differ_by_nothing() -> None:
+    samples = [Sample(str(n), "x", "x" if n % 4 else "y") for n in range(50)]
+    found = score_pair(samples, samples, draws=50)
+    assert set(found.difference.values()) == {0} and found.p == 1
+    assert set(found.intervals.values()) == {(0, 0)}  # the same draws for both
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "p"), [(0, 0, 1), (3, 3, 1), (5, 12, 0.143463), (0, 10, 2 / 2**10)]
+)
+def test_mcnemar(only_a: int, only_b: int, p: float) -> None:
+    assert mcnemar(only_a, only_b) == mcnemar(only_b, only_a) == pytest.approx(p, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "common", "message"),
+    [
+        ("1\tx\tx\n", False, r"b\.tsv: lacks 1 ids of the other file, the first is '2'; --common"),
+        ("1\tx\tx\n2\ty\ty\n3\tz\tz\n", False, r"a\.tsv: lacks 1 ids .* first is '3'"),
+        ("1\ty\tx\n", True, "the truth of '1' is 'x' in .*'y' in"),
+        ("9\tx\tx\n", True, "no id in common"),
+    ],
+)
+def test_what_cannot_be_compared(tmp_path: Path, text: str, common: bool, message: str) -> None:
+    (tmp_path / "a.tsv").write_text("1\tx\tx\n2\ty\ty\n")
+    (tmp_path / "b.tsv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_pair(tmp_path / "a.tsv", tmp_path / "b.tsv", common)
+
+
+def test_the_shared_ids_can_be_compared(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\tx\tx\n2\ty\ty\n")
+    (tmp_path / "b.tsv").write_text("2\ty\tx\n3\tz\tz\n")
+    a, b = read_pair(tmp_path / "a.tsv", tmp_path / "b.tsv", common=True)
+    assert ([s.id for s in a], [s.id for s in b]) == (["2"], ["2"])

@@ -247,10 +247,15 @@ def test_what_cannot_be_met_is_said(encoded) -> None:
 
 
 def test_too_much_ink_is_said(recognizer: Recognizer) -> None:
-    note = "this may be too long for the model; give it one formula at a time"
-    for ink, said in ((row("x+1"), False), (row("x+1" * 40), True), (row("..."), False)):
-        assert (note in recognizer.recognize(ink, hint="x").warnings) is said
-    full = recognizer.recognize(row("x+1"), hint="+".join("x" * 20))  # as long as its canvas
+    note = "this may be more than one formula; give them one at a time"
+    one, other = row("x+1"), row("x+1").strokes
+    right = replace(one, strokes=one.strokes + tuple(s + np.array([120.0, 0]) for s in other))
+    below = replace(one, strokes=one.strokes + tuple(s + np.array([0, 40.0]) for s in other))
+    for ink in (row("x+1" * 40), right, below):
+        assert note in recognizer.recognize(ink, hint="x").warnings
+    for ink in (one, row("..."), power(), fraction()):
+        assert note not in recognizer.recognize(ink, hint="x").warnings
+    full = recognizer.recognize(one, hint="+".join("x" * 20))  # as long as its canvas
     assert note in full.warnings
 
 

@@ -479,6 +479,8 @@ def test_source_makes_training_batches(tmp_path: Path) -> None:
     assert calm == replace(REAL, slant=0.0)
     with pytest.raises(ConfigError, match="'slope' is unknown"):
         SynthSource.load(*files, {"slope": 0.0})
+    with pytest.raises(ConfigError, match=r"^exchange_samples is 40; it must be from 0 to 1$"):
+        SynthSource.load(*files, {"exchange_samples": 40})
     (tmp_path / "inks").mkdir()
     (tmp_path / "inks" / "a.json").write_text("[[[0, 0], [1, 1]]]")
     (tmp_path / "inks" / "labels.tsv").write_text("a\ty\n")

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import signal
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from gryphone.errors import ConfigError, DataError
 from gryphone.ink import read_inkml
 from gryphone.latex.validity import check
 from gryphone.raster import InkBatch
+from gryphone.synth.build import counted
 from gryphone.synth.compose import Composer
 from gryphone.synth.formulas import as_written
 from gryphone.synth.glyphs import GlyphSample, pack
@@ -285,6 +287,29 @@ def test_command_errors_name_the_remedy(tmp_path: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     (tmp_path / "f.txt").write_text("\n")
     assert isinstance(CliRunner().invoke(app(), start).exception, DataError)
+
+
+def test_a_stopped_build_has_said_what_it_did_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*paths: Path) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("gryphone.synth.build.read_dataset", stop)
+    result = CliRunner().invoke(app(), ["synth", "build", str(tmp_path), str(tmp_path)])
+    assert result.exit_code == 130
+    assert result.stderr.splitlines() == [
+        "reading ...",
+        "cutting symbols out of CROHME's training ink ...",
+        f"gryphone: stopped; {tmp_path} is as it was",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_long_work_is_counted() -> None:
+    said: list[str] = []
+    assert list(counted(iter(range(5)), 2, "images", said.append)) == [0, 1, 2, 3, 4]
+    assert said == ["  2 images", "  4 images"]
 
 
 # Realism

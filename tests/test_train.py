@@ -2,13 +2,14 @@
 
 import csv
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,33 @@ import yaml
 from madeup import made_up_store, write_inks
 from typer.testing import CliRunner
 
+from gryphone.augment import Augment
 from gryphone.checkpoint import load_checkpoint, read_tensors
 from gryphone.cli.training import register
 from gryphone.config import PRESETS, SourceConfig, TrainConfig, load_config
-from gryphone.data.mixture import Mixture, StoreSource, choose, known_to, load_sources
+from gryphone.data.mixture import (
+    Mixture,
+    StoreSource,
+    choose,
+    known_to,
+    load_sources,
+    report_shareless,
+)
 from gryphone.data.store import InkStore
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.objective import seeded, training_canvases, training_loss
 from gryphone.runs import Run
 from gryphone.tokens import build_tokenizer
-from gryphone.train import learning_rate, train
+from gryphone.train import learning_rate, start_accelerator, train
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"report": lambda line: None}
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a GPU is, too: it adds up in another order each time."""
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
 
 
 def config(tmp_path: Path, **settings: object) -> TrainConfig:
@@ -149,22 +164,149 @@ def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
         assert torch.equal(tensor, ends[1][name]), name
 
 
-def test_two_processes_train_like_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mid_step", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_saved_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, mid_step: bool
+) -> None:
+    settings = config(tmp_path, steps=6, batch=4, log_every=1)
+    handler, lines = signal.getsignal(number), []
+
+    def interrupt(line: str) -> None:
+        lines.append(line)
+        if line.startswith("step 3 ") and not mid_step:
+            signal.raise_signal(number)
+
+    def step(*given: object) -> object:
+        if mid_step and lines[-1].startswith("step 2 "):
+            signal.raise_signal(number)
+        return training_loss(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gryphone.train.training_loss", step)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, report=interrupt)
+    state = tmp_path / "runs" / "run" / "state-000000003"
+    assert lines[-1] == f"saved {state}; the same command goes on from there" and state.exists()
+    assert signal.getsignal(number) is handler
+    lines.clear()
+    init = tmp_path / "runs" / "run"
+    train(settings, init=init, report=lines.append)
+    unused = f"; --init {init} is for new runs, and not used"
+    assert lines[1] == f"resuming {state.parent} at step 3{unused}"
+    # In the middle of a step it is finished, but not logged.
+    logged = [r["step"] for r in rows(state.parent / "log.csv")]
+    assert logged == [str(n) for n in range(1, 7) if not (mid_step and n == 3)]
+
+
+def test_interrupted_twice_a_step_is_left_unsaved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def step(*given: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("gryphone.train.training_loss", step)
+    with pytest.raises(KeyboardInterrupt):
+        train(config(tmp_path), **QUIET)
+    assert not list((tmp_path / "runs" / "run").iterdir())
+
+
+def test_ctrl_c_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gryphone.train.train", stopped)
+    (tmp_path / "a.yaml").write_text("sources: [{path: a}]")
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, [str(tmp_path / "a.yaml")])
+    assert (result.exit_code, result.stderr) == (130, "gryphone: stopped\n")
+
+
+def test_logs_stay_aligned_and_end_at_the_resumed_step(tmp_path: Path) -> None:
+    run = Run(config(tmp_path))
+    run.make_folder()
+    for step in (10, 20):
+        run.log("eval.csv", {"step": step, "a/T1": 1.5})
+    run.log("eval.csv", {"step": 30, "b/T1": 2.5, "a/T1": 3.5})
+    run.log("eval.csv", {"step": 40, "b/T1": 4.5})
+    table = [list(row.values()) for row in rows(run.folder / "eval.csv")]
+    assert table == [["10", "1.5", ""], ["20", "1.5", ""], ["30", "3.5", "2.5"], ["40", "", "4.5"]]
+    assert [path.name for path in run.folder.iterdir()] == ["eval.csv"]
+    run.rewind(20)
+    assert [row["step"] for row in rows(run.folder / "eval.csv")] == ["10", "20"]
+
+
+@pytest.mark.parametrize("text", ['{"step": 1, "ela', '{"step": 1}', "[]"])
+def test_a_damaged_state_is_one_line(tmp_path: Path, text: str) -> None:
+    run = Run(config(tmp_path))
+    state = run.folder / "state-000000001"
+    state.mkdir(parents=True)
+    (state / "state.json").write_text(text)
+    remedy = rf"state\.json is damaged \(.*\); remove {state} .* --init {run.checkpoint}$"
+    with pytest.raises(DataError, match=remedy):
+        train(config(tmp_path), **QUIET)
+
+
+@pytest.mark.parametrize("size", ["width", "length"])
+def test_first_weights_of_another_size_are_one_line(tmp_path: Path, size: str) -> None:
+    first = train(config(tmp_path, steps=1, batch=4), **QUIET)
+    model = replace(PRESETS["tiny"], **{size: 32})
+    with pytest.raises(CheckpointError, match=r"^the weights in .* do not fit .*\)$") as caught:
+        train(config(tmp_path, name="other", model=model), init=first, **QUIET)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_device_does_not_depend_on_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr("gryphone.train.Accelerator", lambda **given: asked.append(given))
+    for gpu in (True, False):
+        monkeypatch.setattr("torch.cuda.is_available", lambda gpu=gpu: gpu)
+        for precision in ("no", "bf16"):
+            start_accelerator(precision)
+    assert [given["cpu"] for given in asked] == [False, False, True, True]
+    with pytest.raises(ConfigError, match="fp16, which needs a GPU"):
+        start_accelerator("fp16")
+
+
+TWO = """
+import json, signal, sys, time
+from dataclasses import replace
+from gryphone.config import *
+from gryphone.runs import Run
+from gryphone.train import train
+
+settings = from_dict(TrainConfig, json.loads(sys.argv[1]), "test")
+train(settings)
+save_state = Run.save_state
+
+def save_late(self, *state):
+    save_state(self, *state)
+    time.sleep(0.6)
+
+Run.save_state = save_late  # in the first process alone, and past the deadline
+train(replace(settings, name="late", steps=10**6, minutes=0.02, save_minutes=0.015))
+
+def interrupt(line):  # which the first process alone says
+    if line.startswith("step 3"):
+        signal.raise_signal(signal.SIGINT)
+    print(line)
+
+try:
+    train(replace(settings, name="stopped", steps=10**6), report=interrupt)
+except KeyboardInterrupt:
+    sys.exit(0)
+"""
+
+
+def test_two_processes_train_like_one_and_leave_together(tmp_path: Path) -> None:
     settings = config(tmp_path, steps=4, shards=2, batch=8, log_every=1)
     train(settings, **QUIET)
     script = tmp_path / "two.py"
-    script.write_text(
-        "import json, sys\n"
-        "from gryphone.config import *\n"
-        "from gryphone.train import train\n"
-        "raw = json.loads(sys.argv[1])\n"
-        "train(from_dict(TrainConfig, raw, 'test'), report=lambda line: None)\n"
-    )
-    from dataclasses import asdict
-
+    script.write_text(TWO)
     raw = json.dumps(asdict(replace(settings, name="two")))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
+    done = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
             *("--master-port", "29517", str(script), raw),
@@ -172,8 +314,13 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
         check=True,
         env=environment,
         capture_output=True,
-        timeout=180,
+        text=True,
+        timeout=90,
     )
+    lines = done.stdout.splitlines()
+    assert lines.count("2 processes on cpu, precision no") == 3  # runs, one voice in each
+    assert len([x for x in lines if "two/checkpoint after 4 steps" in x]) == 1
+    assert lines[-1].endswith("state-000000003; the same command goes on from there")
     logs = [rows(tmp_path / "runs" / name / "log.csv") for name in ("run", "two")]
     for one, two in zip(*logs, strict=True):
         assert float(one["loss"]) == pytest.approx(float(two["loss"]), rel=2e-4)
@@ -243,6 +390,18 @@ def test_excluded_samples_are_counted(tmp_path: Path) -> None:
     kept = choose(packed, SourceConfig("a", without=(r"\frac",)), lines.append)
     assert not any(r"\frac" in label for label in kept.labels)
     assert lines == [f"a: {30 - len(kept)} of 30 samples left out by its settings"]
+    with pytest.raises(DataError, match="a: its settings leave out all of its 30 samples; change"):
+        choose(packed, SourceConfig("a", without=tuple("+=")), lines.append)
+
+
+@pytest.mark.parametrize("scheme", ["sat", "raw"])
+def test_long_labels_can_be_left_out(tmp_path: Path, scheme: str) -> None:
+    packed = made_up_store(tmp_path, 30)
+    tokenizer = build_tokenizer(scheme, [x.split() for x in packed.labels])
+    kept = choose(packed, SourceConfig("a", max_tokens=5), lambda line: None, scheme)
+    assert 0 < len(kept) < 30
+    InkStore.of(kept, tokenizer, 6, torch.device("cpu"))  # a canvas holds five tokens and an end
+    assert len(kept) == sum(len(tokenizer.encode(x.split())) <= 5 for x in packed.labels)
 
 
 def test_samples_keep_to_the_symbols_of_a_data_set(tmp_path: Path) -> None:
@@ -262,6 +421,25 @@ def test_mixture_shares_add_up() -> None:
     assert (mixture.counts, mixture.finish) == ((32, 0), (8, 24))
     with pytest.raises(ConfigError, match="weight 0"):
         Mixture.of([None], [0.0], 32)  # type: ignore[list-item]
+
+
+def test_sources_without_a_sample_in_a_batch_are_named() -> None:
+    weights = ((15, None), (3, 0), (0, 45), (45, None))
+    sources = tuple(SourceConfig(f"s{i}", w, f) for i, (w, f) in enumerate(weights))
+    settings = TrainConfig(name="x", sources=sources, batch=4, finish=0.5)
+    lines: list[str] = []
+    report_shareless(settings, lines.append)
+    assert lines == [
+        "s0: gets no sample of a batch of 4 before the run's last part, since its weight is 15 of "
+        "63; set batch to 5 or more",
+        "s1: gets no sample of a batch of 4 before the run's last part, since its weight is 3 of "
+        "63; set batch to 21 or more",
+        "s0: gets no sample of a batch of 4 in the run's last part, since its weight is 15 of "
+        "105; set batch to 7 or more",
+    ]
+    lines.clear()
+    report_shareless(replace(settings, batch=21, finish=0.0), lines.append)
+    assert not lines
 
 
 def test_labels_can_be_spelt_otherwise(tmp_path: Path) -> None:
@@ -320,6 +498,14 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
         ("sources: [{path: a}]\neval_steps: [x]", "eval_steps is 'x'; it must be a number"),
         ("sources: [{path: a}]\nconvention: foo", "'foo' is unknown; use one of crohme, math"),
         ("sources: [{path: a}]\nminutes: -1", "minutes is -1; it must be more than 0"),
+        ("sources: [{path: a}]\naugment: {rotate: 13}", "augment: rotate is 13; it must be from 0"),
+        ("sources: [{path: a, weight: .nan}]", "source a has the share nan"),
+        ("sources: [{path: a, finish: -1}]", "source a has the share -1"),
+        ("sources: [{path: a, max_tokens: 0}]", "max_tokens 0; it must be 1 or more"),
+        ("sources: [{path: a}]\nunseen: {b: c}", "unseen names 'b'; the validation sets are: none"),
+        ("sources: [{path: a}]\naugment: null\naugment.warp: 0", "augment is None; augment.warp"),
+        ("sources: [{path: a}]\nsources.0.path: b", "sources.0.path needs a mapping there"),
+        ("sources: [{path: a}]\nmodel.lenght: 9", "model: unknown setting 'lenght'"),
         ("3", "holds no settings"),
         ("a: [", "cannot read"),
     ],
@@ -329,6 +515,43 @@ def test_bad_configs_are_named(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=re.escape(message)):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        *(("lr", value, "more than 0") for value in (-1, math.nan)),
+        *(("ema", value, "from 0 to less than 1") for value in (2, -1, 1)),
+        ("betas", (0.9, 3), "from 0 to less than 1"),
+        ("eval_limit", -3, "0 or more"),
+        ("eval_steps", (1, 0), "1 or more"),
+        ("warmup_steps", -5, "0 or more"),
+        ("corrupt", 5, "from 0 to 1"),
+        ("time_power", -3, "more than 0"),
+        ("clip", -1, "more than 0"),
+        ("weight_decay", -1, "0 or more"),
+        ("aux_weight", -1, "0 or more"),
+        ("name", "../../x", "that of one folder"),
+        ("name", "", "that of one folder"),
+    ],
+)
+def test_numbers_out_of_their_range_are_named(name: str, value: object, allowed: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} is .*; it must be {allowed}"):
+        TrainConfig(**{"name": "x", "sources": (SourceConfig("a"),), name: value})  # type: ignore[arg-type]
+
+
+def test_dotted_names_change_one_nested_setting(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text("sources: [{path: a}]\nmodel: {preset: tiny, decoder_depth: 3}")
+    changes = {"model.length": 100, "model.canvas.stroke": 20, "augment.rotate": 0.5}
+    settings = load_config(path, {**changes, "validation.b": "c"})
+    tiny = PRESETS["tiny"]
+    canvas = replace(tiny.canvas, stroke=20)
+    assert settings.model == replace(tiny, decoder_depth=3, length=100, canvas=canvas)
+    assert settings.augment == Augment(rotate=0.5)
+    assert settings.validation == {"b": "c"}
+    ink = replace(PRESETS["ink"], decoder_depth=3)
+    assert load_config(path, {"model.preset": "ink"}).model == ink
 
 
 def test_numbers_may_be_written_in_any_way(tmp_path: Path) -> None:

@@ -2,21 +2,27 @@
 
     python -m gryphone.analysis.ablation configs/ablation/synthesiser.yaml --minutes 2 --init RUN
 
-The file is a training configuration with `arms`: a name, and the settings that arm changes.
+The file is a training configuration with `arms`: a name, and the settings that arm changes. Given
+again, the command goes on where it was stopped; with other settings it wants another --out.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gryphone.analysis.card import table as markdown
+from gryphone.analysis.common import difference, run
 from gryphone.config import TrainConfig, config_of
-from gryphone.errors import ConfigError, DataError
+from gryphone.errors import ConfigError, DataError, need, writing
+from gryphone.runs import Run
+
+SETTINGS = "settings.json"  # in the folder of an arm
 
 
 def read_arms(path: Path, changes: Mapping[str, Any]) -> Iterator[TrainConfig]:
@@ -33,6 +39,61 @@ def read_arms(path: Path, changes: Mapping[str, Any]) -> Iterator[TrainConfig]:
         yield config_of({**raw, **changes, **(own or {}), "name": name}, str(path))
 
 
+def changes_of(items: Iterable[str]) -> dict[str, Any]:
+    """The settings in `name=value` texts; values are YAML."""
+    import yaml
+
+    changes: dict[str, Any] = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {item}: write it as name=value")
+        try:
+            changes[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {item}: {value!r} is no YAML value; quote it") from error
+    return changes
+
+
+def settings_of(config: TrainConfig, init: Path | None) -> dict[str, Any]:
+    """All that decides an arm's result, as JSON gives it back."""
+    settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    del settings["out"]  # a folder may be moved
+    return settings | {"init": None if init is None else str(init.resolve())}
+
+
+def check_arm(config: TrainConfig, init: Path | None) -> None:
+    """Refuse to go on with an arm that was trained with other settings."""
+    arm = Run(config)
+    if arm.newest_state() is None:
+        return
+    try:
+        before = json.loads((arm.folder / SETTINGS).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{arm.folder}: holds a run, and no {SETTINGS} with its settings; choose another --out"
+        ) from error
+    found = difference(before, settings_of(config, init))
+    if found is not None:
+        name, old, new = found
+        raise ConfigError(
+            f"{arm.folder}: was trained with {name} {old!r}, now it is {new!r}; "
+            "choose another --out"
+        )
+
+
+def train_arm(config: TrainConfig, init: Path | None) -> dict[str, float]:
+    """Train one arm, or what is left of it; returns its scores."""
+    from gryphone.train import train
+
+    arm = Run(config)
+    arm.make_folder()
+    with writing(arm.folder / SETTINGS):
+        (arm.folder / SETTINGS).write_text(json.dumps(settings_of(config, init), indent=1))
+    train(config, init=init)
+    return last_scores(arm.folder)
+
+
 def last_scores(run: Path) -> dict[str, float]:
     """The final line of a run's eval.csv."""
     try:
@@ -40,7 +101,7 @@ def last_scores(run: Path) -> dict[str, float]:
             *_, last = csv.DictReader(file)
     except (OSError, ValueError) as error:
         raise DataError(f"{run}: was not evaluated: {error}") from error
-    return {name: float(value) for name, value in last.items()}
+    return {name: float(value) for name, value in last.items() if value}
 
 
 def table(scores: Mapping[str, Mapping[str, float]]) -> str:
@@ -52,8 +113,6 @@ def table(scores: Mapping[str, Mapping[str, float]]) -> str:
 
 def main() -> None:
     """Command line."""
-    from gryphone.train import train
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", type=Path)
     parser.add_argument("--minutes", type=float, help="of each arm")
@@ -63,21 +122,22 @@ def main() -> None:
     parser.add_argument("--out", default="runs/ablation")
     parser.add_argument("--set", action="append", default=[], help="another setting: lr=5e-4")
     options = parser.parse_args()
-    import yaml
+    need("accelerate", "train")
+    from gryphone.train import train
 
-    changes = {k: yaml.safe_load(v) for k, _, v in (item.partition("=") for item in options.set)}
     named = {"minutes": options.minutes, "steps": options.steps, "out": options.out}
-    changes |= {k: v for k, v in named.items() if v is not None}
+    changes = changes_of(options.set) | {k: v for k, v in named.items() if v is not None}
     arms = list(read_arms(options.config, changes))
+    for config in arms:
+        check_arm(config, options.init)
     if options.warm_up:  # or the first arm alone would pay for the compiling
         brief = {"name": "warm-up", "steps": options.warm_up, "validation": {}, "unseen": {}}
         train(replace(arms[-1], **brief), init=options.init)
     scores = {}
     for config in arms:
-        train(config, init=options.init)
-        scores[config.name] = last_scores(Path(config.out) / config.name)
+        scores[config.name] = train_arm(config, options.init)
         print(table(scores), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

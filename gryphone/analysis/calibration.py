@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from gryphone import confidence
+from gryphone.analysis.common import run
 from gryphone.answers import project
 from gryphone.checkpoint import checkpoint_directory, read_description
-from gryphone.errors import DataError, TokenError
+from gryphone.errors import ConfigError, DataError, TokenError, need
 from gryphone.evaluate import BATCH, Item, chunks, ink_length, items
 from gryphone.latex.normalize import normalize
 from gryphone.options import Ask
@@ -82,8 +83,10 @@ def _winner(decodes: Sequence[Any]) -> np.ndarray:
 
 
 def _truth(recognizer: Recognizer, latex: str) -> list[tuple[int, ...]]:
+    convention = str(recognizer.checkpoint.facts.get("convention", "crohme"))
     try:
-        return [tuple(r) for r in recognizer.tokenizer.encode(normalize(latex)).tolist()]
+        tokens = normalize(latex, convention)
+        return [tuple(r) for r in recognizer.tokenizer.encode(tokens).tolist()]
     except (TokenError, ValueError):
         return [(-1,)]  # a truth that cannot be written is never met
 
@@ -179,10 +182,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=None, help="the report as JSON")
     parser.add_argument("--write", action="store_true", help="store the maps in the checkpoint")
     options = parser.parse_args(arguments)
+    if options.write and options.weights is None:
+        raise ConfigError("--write stores the maps in a checkpoint; name it with --weights")
+    if options.plot is not None:
+        need("matplotlib", "analysis")
     recognizer = load(options.weights, options.device)
     samples = [s for path in options.sets for s in _some(path, options.limit)]
-    if not samples:
-        raise DataError("no samples to calibrate on")
+    if all(sample.ink is None for sample in samples):
+        first = "".join(f"; the first is {s.id}: {s.problem}" for s in samples[:1])
+        raise DataError(f"none of {len(samples)} samples can be read{first}")
     began = time.perf_counter()
     seen = gather(recognizer, samples, options.steps, options.decodes)
     # Each sample was read twice, with one decode and with several: the same fold for both.
@@ -204,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         plot(reports, options.plot)
     if options.out is not None:
         options.out.write_text(json.dumps(report, indent=1))
-    if options.write and options.weights is not None:
+    if options.write:
         _store(options.weights, maps)
     sys.stdout.write(json.dumps(report) + "\n")
 
@@ -225,4 +233,4 @@ def _store(path: Path, maps: dict[str, list[float]]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

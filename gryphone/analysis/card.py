@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gryphone.analysis.common import run
 from gryphone.checkpoint import load_checkpoint
 from gryphone.errors import DataError, LatexError
 from gryphone.graph import Graph, GraphScores, graph_of_latex, score_graphs
@@ -277,4 +278,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

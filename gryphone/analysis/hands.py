@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gryphone.analysis.common import run
 from gryphone.data.mixture import tokens_of
 from gryphone.data.packed import write_packed
 from gryphone.data.samples import Sample
@@ -104,4 +105,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

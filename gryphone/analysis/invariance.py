@@ -18,8 +18,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 import gryphone
+from gryphone.analysis.common import run
 from gryphone.data.samples import Sample, read_dataset
-from gryphone.errors import InkError, LatexError
+from gryphone.errors import ConfigError, InkError, LatexError
 from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
 from gryphone.photo import read_image
@@ -124,6 +125,8 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first images")
     parser.add_argument("--views", type=int, default=1, help="looks at each image")
     options = parser.parse_args()
+    if options.limit is not None and options.limit < 1:
+        raise ConfigError(f"limit is {options.limit}; it must be 1 or more")
     images = itertools.islice(labelled(options.images), options.limit)
     total, right, same = measure(gryphone.load(options.weights), images, options.views)
     shares = {name: round(100 * n / max(right, 1), 1) for name, n in same.items()}
@@ -131,4 +134,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -90,6 +90,10 @@ def pack(
             progress=progress,
         )
     seconds = time.perf_counter() - began
+    if len(report.splits) > 1:
+        mixed = ", ".join(f"{count:,} {name}" for name, count in report.splits.items())
+        remedy = "give each split a store of its own, or training sees what it is tested with"
+        typer.echo(f"{out} mixes splits ({mixed}); {remedy}", err=True)
     if as_json:
         typer.echo(json.dumps(_pack_json(report, out, seconds), ensure_ascii=False))
     else:
@@ -213,6 +217,7 @@ def _choose(
 ) -> tuple[list["Sample"], list[tuple[str, str]]]:
     """A fair choice in one pass over a stream of unknown length, in the stream's order."""
     from gryphone.data.packed import read_packed
+    from gryphone.data.packing import without_name
     from gryphone.data.samples import Sample, read_dataset
 
     if all(path.suffix == ".parquet" for path in paths):
@@ -225,7 +230,7 @@ def _choose(
     seen = 0
     for sample in read_dataset(*paths):
         if not isinstance(sample, Sample):
-            left_out.append((sample.name, sample.error))
+            left_out.append((sample.name, without_name(sample.name, sample.error)))
             continue
         seen += 1
         progress(seen)

@@ -80,10 +80,27 @@ def evaluate(
         rows = ((s.id, s.truth, s.prediction or "") for s in report.predictions)
         clean = ("\t".join(" ".join(field.split()) for field in row) for row in rows)
         emit("\n".join(clean), out)
+    if lg is not None:
+        _print_graph_truths(report)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
     else:
         _print_evaluation(report)
+
+
+def _print_graph_truths(report: "Evaluation") -> None:
+    """Say it where not every truth's graph is the archive's."""
+    from gryphone.evaluate import GRAPH_TRUTHS
+
+    found, latex, unreadable = (report.graph_truths[name] for name in GRAPH_TRUTHS)
+    if not latex + unreadable:
+        return
+    rest = {"compared with the truth's LaTeX": latex, "unreadable and counted as wrong": unreadable}
+    typer.echo(
+        f"{found} of {len(report.predictions)} truths from {report.graph_source}; "
+        + ", ".join(f"{count} {how}" for how, count in rest.items() if count),
+        err=True,
+    )
 
 
 def _print_evaluation(report: "Evaluation") -> None:
@@ -109,7 +126,9 @@ def _print_evaluation(report: "Evaluation") -> None:
             f"{mean['count']} runs: EM {em['mean']:.2f} ± {em['sd']:.2f}, "
             f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)"
         )
-    for problem in (*report.unreadable, *normalized.problems):
+    known = {problem.id for problem in report.unreadable}
+    others = (problem for problem in normalized.problems if problem.id not in known)
+    for problem in (*report.unreadable, *others):
         typer.echo(f"{problem.id}: {problem.reason}", err=True)
 
 

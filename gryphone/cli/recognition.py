@@ -1,8 +1,11 @@
 """The command that reads handwriting: recognize."""
 
 import json
+import signal
+import time
+import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -25,6 +28,10 @@ Views = Annotated[
     typer.Option(help="Looks at the ink whose predictions are averaged: slower, hardly better."),
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
+
+LINES = (".jsonl", ".ndjson", ".json")  # names of a results file
+UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # Unicode's controls, lone surrogates, line ends
+SPEAK = 60  # seconds between two lines of progress where there is no terminal
 
 
 class Format(StrEnum):
@@ -52,7 +59,8 @@ def recognize(
     ] = None,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Write here; .jsonl can be continued after a kill.")
+        Path | None,
+        typer.Option(help="Write here; .jsonl (or .ndjson, .json) is JSON Lines, and resumable."),
     ] = None,
     weights: Weights = None,
     device: Device = "cpu",
@@ -82,7 +90,9 @@ def recognize(
     )
     names = _inputs(files, out)
     many = len(names) > 1 or any(Path(f).is_dir() for f in files)
-    if out is not None and (many or out.suffix in (".jsonl", ".json")):
+    if out is not None:
+        _check_out(out, many)
+    if out is not None and (many or out.suffix.lower() in LINES):
         _check_lines(out, format_)
         _to_results(names, out, ask, workers, weights, device)
     elif many:
@@ -109,18 +119,39 @@ def _inputs(files: list[str], out: Path | None) -> list[Path]:
     names = expand(files)
     if out is None or not out.is_file():
         return names
-    others = [name for name in names if not (name.exists() and out.samefile(name))]
+    others = [name for name in names if not _is_same_file(name, out)]
     if not others:
         raise ConfigError(f"{out} is to be read and to be written; choose another --out")
     return others
+
+
+def _is_same_file(name: Path, out: Path) -> bool:
+    with suppress(OSError):  # it is not there, or not for us; reading it will say so
+        return out.samefile(name)
+    return False
+
+
+def _check_out(out: Path, many: bool) -> None:
+    """Refuse a name whose ending promises something else than what would be written."""
+    from gryphone.inputs import READABLE
+
+    ending = out.suffix.lower()
+    if ending in LINES or not ending or (out.exists() and not out.is_file()):  # or a pipe
+        return
+    if ending in READABLE:
+        raise ConfigError(f"--out {out}: {ending} is a kind of input; choose .txt or .jsonl")
+    if many:
+        raise ConfigError(
+            f"--out {out}: results of several inputs are JSON Lines; choose a name with .jsonl"
+        )
 
 
 def _check_lines(out: Path, format_: Format | None) -> None:
     """A results file has its own format: say so before the work."""
     if format_ not in (None, Format.json):
         raise ConfigError(
-            f"--format {format_} cannot be written to {out}: results of several inputs, and .json "
-            "and .jsonl files, are JSON Lines; leave out --format, or leave out --out"
+            f"--format {format_} cannot be written to {out}: results of several inputs, and "
+            f"{', '.join(LINES)} files, are JSON Lines; leave out --format, or leave out --out"
         )
 
 
@@ -130,6 +161,8 @@ def _locks(items: list[str]) -> dict[int, str]:
         place, separator, symbol = item.partition("=")
         if not separator or not place.strip().isdecimal() or not symbol:
             raise ConfigError(f"--lock {item}: write it as POSITION=SYMBOL, as in --lock 0=x")
+        if int(place) in locks:
+            raise ConfigError(f"--lock {item}: position {int(place)} has a lock already; keep one")
         locks[int(place)] = symbol
     return locks
 
@@ -142,7 +175,9 @@ def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
 
 def _shown(result: "Result", format_: Format) -> str:
     if format_ is Format.json:
-        return json.dumps(result.to_full_dict(), ensure_ascii=False)
+        text = json.dumps(result.to_full_dict(), ensure_ascii=False)
+        # A name that is no UTF-8 cannot be printed; JSON has an escape for each of its characters.
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
     if format_ is Format.mathml:
         return result.mathml
     return result.to_text() if format_ is Format.text else _latex(result)
@@ -165,8 +200,21 @@ def emit(text: str, out: Path | None) -> None:
 
 def _warn(result: "Result") -> None:
     """Say what is doubtful about an answer where stdout has only the answer."""
-    for warning in result.warnings:
-        typer.echo(f"gryphone: {result.name}: {warning}", err=True)
+    from gryphone.batch import UNSURE
+
+    doubts = list(result.warnings)
+    if result.confidence < UNSURE:
+        doubts.append(f"only {100 * result.confidence:.0f} % sure")
+    for doubt in doubts:
+        typer.echo(f"gryphone: {_on_one_line(result.name)}: {doubt}", err=True)
+
+
+def _on_one_line(text: str) -> str:
+    """A file's name may hold line ends, tabs, and bytes that are no text: show them as escapes."""
+    return "".join(
+        c.encode("unicode_escape").decode() if unicodedata.category(c) in UNPRINTED else c
+        for c in text
+    )
 
 
 def check_writable(out: Path) -> None:
@@ -201,11 +249,14 @@ def _to_results(
 
         report = run_batch(recognizer, names, out, ask, workers, progress, made_by)
     typer.echo(
-        f"{out}: {report.recognized} recognized ({report.warned} with warnings), "
+        f"{out}: {report.recognized} recognized ({report.unsure} unsure, "
+        f"{report.warned} with warnings), "
         f"{report.errors} errors, {report.before} done before; "
         f"{report.seconds:.1f} s, {report.per_second:.1f} files/s",
         err=True,
     )
+    for reason, number in report.reasons:
+        typer.echo(f"  {number} x {_on_one_line(reason)}", err=True)
     if report.errors:
         raise typer.Exit(2)
 
@@ -225,7 +276,7 @@ def _to_stdout(
                 _print_answer(path, answer, format_)
             except GryphoneError as error:
                 wrong += 1
-                typer.echo(f"gryphone: {error}", err=True)
+                typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
             count(done)
     if wrong:
         raise typer.Exit(2)
@@ -238,30 +289,42 @@ def _print_answer(path: Path, answer: "Result | str", format_: Format) -> None:
     result = replace(answer, name=str(path))
     shown = _shown(result, format_)
     if format_ is not Format.json:  # which has the name inside
-        shown = "\n".join(f"{path}\t{line}" for line in shown.splitlines())
+        name = _on_one_line(str(path))
+        shown = "\n".join(f"{name}\t{line}" for line in shown.splitlines())
     typer.echo(shown)
     _warn(result)
 
 
 @contextmanager
 def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
-    """Turn Ctrl-C into a line that says how far the work got, and exit code 130."""
+    """Turn Ctrl-C and SIGTERM into a line that says how far the work got, and exit code 130."""
+    from concurrent.futures.process import BrokenProcessPool
+
     done = 0
 
     def count(number: int) -> None:
         nonlocal done
         done = number
 
+    # As Ctrl-C does, so that the workers are ended and leave nothing behind.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield count
     except KeyboardInterrupt:
         typer.echo(f"gryphone: stopped: {done} of {total} done; {remedy}", err=True)
         raise typer.Exit(130) from None
+    except BrokenProcessPool:
+        raise DataError(
+            f"a worker was killed, perhaps for want of memory: {done} of {total} done; {remedy}; "
+            "use fewer --workers"
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr."""
+    """A progress bar on stderr, or a line every minute where that is no terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -274,6 +337,23 @@ def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, *times, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _progress_lines(title, total)
+        return
+    with Progress(*columns, *times, console=console, transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+def _progress_lines(title: str, total: int | None) -> Callable[[int], None]:
+    spoke = time.monotonic()
+
+    def update(done: int) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke >= SPEAK:
+            spoke = time.monotonic()
+            of = "" if total is None else f" of {total}"
+            typer.echo(f"gryphone: {title}: {done}{of} done", err=True)
+
+    return update

@@ -1,8 +1,9 @@
-"""Commands on text: normalize, tokenize, detokenize, score."""
+"""Commands on text: normalize, tokenize, detokenize, score, compare."""
 
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.lexer import tokenize as lex
 from gryphone.latex.normalize import normalize as spell
-from gryphone.metrics import RATES, Scores, read_samples
+from gryphone.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
 from gryphone.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
 
@@ -29,6 +30,9 @@ Convention = Annotated[
 ]
 Scheme = Annotated[str, typer.Option(help="sat (symbol-aware) or raw (LaTeX tokens).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+Predictions = Annotated[Path, typer.Argument(help="id, truth, prediction in a .tsv or .tsv.xz.")]
+Draws = Annotated[int, typer.Option(min=0, help="Bootstrap draws; 0 for no intervals.")]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command()(tokenize)
     app.command()(detokenize)
     app.command()(score)
+    app.command()(compare)
 
 
 def normalize(convention: Convention = "crohme", as_json: AsJson = False) -> None:
@@ -67,13 +72,13 @@ def detokenize(as_json: AsJson = False) -> None:
 
 
 def score(
-    file: Annotated[Path, typer.Argument(help="id, truth, prediction in a .tsv or .tsv.xz.")],
+    file: Predictions,
     convention: Annotated[
         str | None, typer.Option(help="Also score with both sides normalised this way.")
     ] = None,
     as_json: AsJson = False,
-    draws: Annotated[int, typer.Option(min=0, help="Bootstrap draws; 0 for no intervals.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    draws: Draws = 1000,
+    seed: Seed = 0,
 ) -> None:
     """Score predictions: EM, ≤1/2/3, CER and SER in percent, as given and normalised."""
     samples = read_samples(file)
@@ -106,11 +111,48 @@ def _print_table(file: Path, results: dict[str, Scores]) -> None:
 
 
 def _cell(scores: Scores, name: str) -> str:
-    value = f"{getattr(scores, name):.4f}"
-    if name not in scores.intervals:
-        return value
-    low, high = scores.intervals[name]
-    return f"{value}  ({low:.2f} to {high:.2f})"
+    return f"{getattr(scores, name):.4f}" + _interval(scores.intervals.get(name))
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return f"  ({ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
+
+
+def compare(
+    a: Predictions,
+    b: Predictions,
+    convention: Annotated[
+        str, typer.Option(help="Spelling of both sides: crohme, mathwriting, or none (as given).")
+    ] = "none",
+    common: Annotated[bool, typer.Option("--common", help="Compare the shared ids only.")] = False,
+    as_json: AsJson = False,
+    draws: Draws = 1000,
+    seed: Seed = 0,
+) -> None:
+    """Compare two systems sample by sample: is B better than A, and is it chance?"""
+    paired = score_pair(*read_pair(a, b, common), convention, draws, seed)
+    if as_json:
+        report = {"files": [str(a), str(b)], "convention": convention, **asdict(paired)}
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    _print_pair(paired, a, b, convention)
+
+
+def _print_pair(paired: Paired, a: Path, b: Path, convention: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    spelling = "as given" if convention == "none" else convention
+    typer.echo(f"A: {a}\nB: {b}\n{paired.count} samples, {spelling}; 95 % intervals (bootstrap)")
+    table = Table("%", "A", "B", "B − A")
+    for name in RATES:
+        change = f"{paired.difference[name]:+.2f}" + _interval(paired.intervals.get(name))
+        table.add_row(_TITLES[name], f"{paired.a[name]:.2f}", f"{paired.b[name]:.2f}", change)
+    Console().print(table)
+    typer.echo(
+        f"right in both {paired.both}, only in A {paired.only_a}, only in B {paired.only_b}; "
+        f"p = {paired.p:.2g} (exact McNemar test of EM)"
+    )
 
 
 def _kind(scheme: str) -> Any:

@@ -24,10 +24,11 @@ def train_command(
     init: Annotated[Path | None, typer.Option(help="Start from this checkpoint's weights.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs.")] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting: --set lr=5e-4.")
+        list[str] | None,
+        typer.Option("--set", help="Override a setting: --set lr=5e-4, --set model.length=200."),
     ] = None,
 ) -> None:
-    """Train a recogniser; a killed run goes on where it was last saved."""
+    """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
     need("accelerate", "train")
     import yaml
 
@@ -46,4 +47,8 @@ def train_command(
             raise ConfigError(f"--set {item}: {value!r} is no YAML value: {reason}") from error
     named = {"minutes": minutes, "steps": steps, "out": out}
     overrides |= {k: v for k, v in named.items() if v is not None}
-    train(load_config(config, overrides), init=init, report=typer.echo)
+    try:
+        train(load_config(config, overrides), init=init, report=typer.echo)
+    except KeyboardInterrupt:
+        typer.echo("gryphone: stopped", err=True)
+        raise typer.Exit(130) from None

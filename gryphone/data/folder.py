@@ -37,6 +37,7 @@ def has_labels(path: Path) -> bool:
 def read_labels(*paths: Path) -> dict[str, str]:
     """Every label by sample id, from every labels.tsv in the given parts."""
     labels: dict[str, str] = {}
+    places: dict[str, str] = {}
     for path in paths:
         for member in members(path, _is_labels):
             try:
@@ -44,11 +45,15 @@ def read_labels(*paths: Path) -> dict[str, str]:
             except UnicodeDecodeError as error:
                 raise DataError(f"{path}: {member.name} is not UTF-8: {error}") from error
             for number, line in enumerate(lines, 1):
+                place = f"{path}: {member.name}, line {number}"
                 identity, tab, label = line.partition("\t")
                 if line.strip() and not tab:
-                    raise DataError(f"{path}: {member.name}, line {number}: expected id<TAB>label")
+                    raise DataError(f"{place}: expected id<TAB>label")
+                if identity in labels:
+                    first = places[identity].removeprefix(f"{path}: {member.name}, ")
+                    raise DataError(f"{place}: id {identity!r} was on {first}; keep one")
                 if tab:
-                    labels[identity] = label.strip()
+                    labels[identity], places[identity] = label.strip(), place
     return labels
 
 

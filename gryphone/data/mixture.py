@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
 from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
 from gryphone.errors import ConfigError, DataError
-from gryphone.tokens import EMPTY, Tokenizer, build_tokenizer, tokenizer_from_dict
+from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
 
 Report = Callable[[str], None]
 
@@ -109,6 +110,29 @@ def shares(weights: list[float], batch: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
+def report_shareless(config: TrainConfig, report: Report) -> None:
+    """Name the sources with a weight that is too small for one sample in a batch."""
+    first, last = weights_of(config)
+    parts = {"": first}
+    if config.finish and last != first:
+        parts = {" before the run's last part": first, " in the run's last part": last}
+    for when, weights in parts.items():
+        counts = shares(weights, config.batch)
+        for source, weight, count in zip(config.sources, weights, counts, strict=True):
+            if weight and not count:
+                enough = math.ceil(sum(weights) / weight)
+                report(
+                    f"{source.path}: gets no sample of a batch of {config.batch}{when}, since its "
+                    f"weight is {weight:g} of {sum(weights):g}; set batch to {enough} or more"
+                )
+
+
+def weights_of(config: TrainConfig) -> tuple[list[float], list[float]]:
+    """The sources' weights, and those of the run's last part."""
+    weights = [s.weight for s in config.sources]
+    return weights, [s.weight if s.finish is None else s.finish for s in config.sources]
+
+
 def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
     """The tokens of the data set whose symbols a source keeps to; None where it is free."""
     if not source.symbols_of:
@@ -122,7 +146,7 @@ def tokens_of(path: Path, convention: str) -> frozenset[str]:
     return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
 
 
-def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
+def choose(packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat") -> Packed:
     """Leave out the samples that a source's settings exclude, and say how many."""
     unwanted = set(source.without)
     keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
@@ -131,8 +155,16 @@ def choose(packed: Packed, source: SourceConfig, report: Report) -> Packed:
         keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
     if not source.contradicting:
         keep &= packed.agreement != Agreement.CONTRADICTS
+    if source.max_tokens is not None:
+        split = SCHEMES[scheme].split
+        keep &= [len(split(label.split(" "))) <= source.max_tokens for label in packed.labels]
     if keep.all():
         return packed
+    if not keep.any():
+        raise DataError(
+            f"{source.path}: its settings leave out all of its {len(packed)} samples; "
+            "change without, max_tokens, symbols_of or contradicting"
+        )
     report(f"{source.path}: {(~keep).sum()} of {len(packed)} samples left out by its settings")
     return packed.select(keep)
 
@@ -146,7 +178,7 @@ def load_sources(
     the weights to start from already know.
     """
     inks: dict[int, Packed] = {
-        i: choose(load_packed(Path(s.path), config.convention), s, report)
+        i: choose(load_packed(Path(s.path), config.convention), s, report, config.scheme)
         for i, s in enumerate(config.sources)
         if s.kind == "ink"
     }
@@ -174,8 +206,8 @@ def load_sources(
         validation[name] = InkStore.of(
             packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
         )
-    weights = [s.weight for s in config.sources]
-    finish = [s.weight if s.finish is None else s.finish for s in config.sources]
+    weights, finish = weights_of(config)
+    report_shareless(config, report)
     spelling = spelling_of(config.spell, tokenizer, device)
     return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
 

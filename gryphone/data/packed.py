@@ -106,6 +106,8 @@ def _read_one(path: Path) -> Packed:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not path.exists():
+        raise DataError(f"{path}: no such file; `gryphone data pack` makes one")
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:

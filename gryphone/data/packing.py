@@ -1,9 +1,10 @@
 """Writing the packed store: simplified, quantised, delta-coded ink with its labels in Parquet."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
 
 FORMAT = "gryphone-packed-1"
+SPLITS = ("train", "valid", "test")
 BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
 DEFAULT_PRECISION = Precision()
 
@@ -33,6 +35,7 @@ class PackReport:
     glyphs: int = 0
     glyphs_aligned: int = 0
     agreement: dict[str, int] = field(default_factory=dict)  # inks by Agreement
+    splits: dict[str, int] = field(default_factory=dict)  # inks by the split they are named for
     contradicting: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     unlabelled: list[str] = field(default_factory=list)
@@ -60,6 +63,11 @@ def first_of(left_out: list[tuple[str, str]]) -> str:
     """How many samples were left out, and why the first of them was."""
     first = "".join(f"; the first is {name}: {why}" for name, why in left_out[:1])
     return f"{len(left_out)} samples{first}"
+
+
+def without_name(name: str, error: str) -> str:
+    """The reason in a reader's error: it begins with the name, which lists put before it anyway."""
+    return error.removeprefix(f"{name}: ")
 
 
 @dataclass
@@ -100,7 +108,7 @@ def write_packed(
         report.read += 1
         progress(report.read)
         if isinstance(sample, Unreadable):
-            report.unreadable.append((sample.name, sample.error))
+            report.unreadable.append((sample.name, without_name(sample.name, sample.error)))
         elif sample.ink is None:
             report.unreadable.append((sample.id, "is an image; only ink can be packed"))
         elif not sample.label:
@@ -125,6 +133,16 @@ def write_packed(
     _write(rows, path, convention, precision)
     report.bytes = path.stat().st_size
     return report
+
+
+def split_of(sample: Sample) -> str | None:
+    """The split that the innermost folder with such a name, or else the source, belongs to."""
+    folders = PurePosixPath(sample.name).parts[:-1]
+    for name in (*reversed(folders), sample.source):
+        for word in re.split("[^a-z]+", name.lower()):  # mathwriting-valid, Test_2014
+            if word in SPLITS:
+                return word
+    return None
 
 
 def _bare_tokens(label: str) -> list[str]:
@@ -162,6 +180,8 @@ def _add_row(
     report.agreement[kind] = report.agreement.get(kind, 0) + 1
     if contradicts:
         report.contradicting.append(sample.id)
+    if (split := split_of(sample)) is not None:
+        report.splits[split] = report.splits.get(split, 0) + 1
 
 
 def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Precision) -> None:

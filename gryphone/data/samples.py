@@ -33,7 +33,10 @@ class Unreadable:
 Samples = Iterator[Sample | Unreadable]
 
 INKS = {".inkml": read_inkml, ".json": read_strokes}
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+IMAGES = (
+    *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
+    *(".avif", ".jp2", ".pbm", ".pgm", ".ppm"),
+)
 LABELS = "labels.tsv"
 
 
@@ -113,7 +116,7 @@ def inks_in(path: Path) -> Iterator[Member]:
             "with name<TAB>LaTeX for each"
         )
     if not found:
-        raise DataError(f"{source_name(path)}: no .inkml files in {path}")
+        raise DataError(f"{path}: holds no ink (.inkml, or .json with strokes) and no images")
 
 
 def is_sample(name: str) -> bool:

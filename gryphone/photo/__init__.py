@@ -1,6 +1,7 @@
 """Photo or scan to ink: what the pen would have recorded, so that one raster path serves both.
 
-decode.py opens the file, paper.py tells ink from paper, trace.py thins it and follows the lines.
+decode.py opens the file, sheet.py finds the sheet on its desk, paper.py tells ink from paper,
+trace.py thins it and follows the lines.
 """
 
 from contextlib import suppress
@@ -29,6 +30,7 @@ from gryphone.photo.paper import (
     without_dust,
 )
 from gryphone.photo.rules import without_rules
+from gryphone.photo.sheet import Sheet, find_sheet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,12 +66,13 @@ def read_image(
 ) -> Ink:
     """Strokes of a photographed, scanned or drawn formula, in pixels of the image, y down.
 
-    Takes PNG, JPEG, WebP, TIFF and BMP files as a path or bytes, PIL images, and arrays of shape
-    (height, width[, channels]). Raises InkError for whatever holds no readable ink. `twice` traces
-    the image once more for `Ink.retraced`, less smoothed.
+    Takes PNG, JPEG, WebP, TIFF, BMP, GIF and other files that Pillow knows as a path or bytes, PIL
+    images, and arrays of shape (height, width[, channels]). Raises InkError for whatever holds no
+    readable ink. `twice` traces the image once more for `Ink.retraced`, less smoothed.
     """
     name = name or (str(source) if isinstance(source, (str, Path)) else "image")
-    writing = find_writing(open_picture(source, name))
+    picture = open_picture(source, name)
+    writing = find_writing(picture)
     zoom = working_zoom(writing)
     dark = _resized(writing.dark, zoom)
     try:
@@ -82,7 +85,7 @@ def read_image(
     if twice:
         with suppress(InkError):  # what is fine when smoothed may be too rough without
             retraced = _strokes(dark, writing, zoom, CRISP)
-    return Ink(strokes, id=Path(name).stem or name, retraced=retraced)
+    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes, retraced=retraced)
 
 
 def _strokes(
@@ -118,10 +121,19 @@ def working_zoom(writing: Writing) -> float:
 
 
 def find_writing(picture: Picture) -> Writing:
+    """Look at the sheet, or at the whole picture where none has writing on it."""
+    sheet = find_sheet(picture)
+    if sheet is not None:
+        with suppress(InkError):  # a light wall beside the board, say
+            return _find_writing(picture, sheet)
+    return _find_writing(picture, None)
+
+
+def _find_writing(picture: Picture, sheet: Sheet | None) -> Writing:
     """Look at the whole page, then closer where the writing turns out to be small."""
     width, height = picture.size
     scale = min(1.0, (FIRST_LOOK / (width * height)) ** 0.5)
-    writing = _look(picture, (0, 0, width, height), scale)
+    writing = _look(picture, (0, 0, width, height), scale, sheet)
     if scale < 1 and writing.symbol < COARSE:
         rows, columns = writing.dark.shape
         left, top = writing.box
@@ -129,15 +141,19 @@ def find_writing(picture: Picture) -> Writing:
         closer = min(1.0, 2 * COARSE / writing.symbol * scale)
         closer = min(closer, (2 * FIRST_LOOK / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
         if closer > 1.2 * scale:
-            writing = _look(
-                picture, (box[0], box[1], min(box[2], width), min(box[3], height)), closer
-            )
+            box = (box[0], box[1], min(box[2], width), min(box[3], height))
+            writing = _look(picture, box, closer, sheet)
     return writing
 
 
-def _look(picture: Picture, box: Box, scale: float) -> Writing:
+def _look(picture: Picture, box: Box, scale: float, sheet: Sheet | None) -> Writing:
     """Tell ink from paper inside a box of the picture, at one resolution."""
-    dark = darkness(picture.grey(box, scale))
+    grey = picture.grey(box, scale)
+    if sheet is not None:
+        grey = sheet.alone(grey, box)
+    dark = darkness(grey)
+    if sheet is not None:  # nor is the step from its own paper to what stands for it
+        dark[~sheet.inside(grey, box)] = 0
     levels = ink_levels(dark)
     if levels is None:
         raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")

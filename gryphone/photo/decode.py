@@ -1,7 +1,9 @@
 """Any picture a user may have, as one plain grey image: the only place that knows file formats."""
 
 import io
+import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +25,14 @@ Source = "Path | bytes | Image | NDArray[Any]"
 MEGAPIXELS = 64  # phones take up to 50; beyond it memory and time are an attack's, not a user's
 SMALLEST = 3  # pixels on a side: anything less cannot hold a symbol
 FILE_LIMITS = Limits(bytes=256 << 20)
+# Pages and frames: the further pictures of a camera's MPO, or layers of a PSD, are no others.
+PAGED = ("TIFF", "GIF", "WEBP", "PNG", "AVIF")
+# What else people have, by its first bytes.
+UNREAD = {
+    rb"%PDF-": "PDF is not read; save its page as PNG",
+    rb"(?s)....ftyp(hei|hev|mif1|msf1)": "HEIC is not read; save it as JPEG or PNG",
+    rb"(?s)....ftypavi": "AVIF that is damaged, or that this Pillow cannot read; save it as PNG",
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Picture:
 
     image: "Image"
     name: str
+    notes: tuple[str, ...] = ()  # what a reader of the result should know
 
     @property
     def size(self) -> tuple[int, int]:
@@ -60,7 +71,7 @@ def open_picture(source: Any, name: str) -> Picture:
         return Picture(_from_array(source, name), name)
     if isinstance(source, Image.Image):
         _check_size(source.size, name)
-        return Picture(_grey(_loaded(source, name)), name)
+        return Picture(_grey(_loaded(source, name), name), name)
     if isinstance(source, str):
         source = Path(source)
     if not isinstance(source, (Path, bytes)):
@@ -69,10 +80,13 @@ def open_picture(source: Any, name: str) -> Picture:
     data, _ = read_bytes(source, name, FILE_LIMITS)
     if not data:
         raise InkError(f"{name}: the file is empty")
-    return Picture(_grey(_decoded(data, name)), name)
+    image = _opened(data, name)
+    notes = _notes(image)
+    return Picture(_grey(_loaded(image, name), name), name, notes)
 
 
-def _decoded(data: bytes, name: str) -> "Image":
+def _opened(data: bytes, name: str) -> "Image":
+    """An image of which only the header was read, of a size that may be decoded."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -81,17 +95,38 @@ def _decoded(data: bytes, name: str) -> "Image":
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(io.BytesIO(data))
     except Image.DecompressionBombError as error:
+        found = re.search(r"(\d+) pixels", str(error))
+        size = f"{int(found[1]) / 1e6:.0f} megapixels" if found else "far too large"
         raise InkError(
-            f"{name}: the limit is {MEGAPIXELS} megapixels; make the image smaller"
+            f"{name}: {size}, the limit is {MEGAPIXELS} megapixels; make the image smaller"
         ) from error
     except UnidentifiedImageError as error:
-        raise InkError(
-            f"{name}: not an image that can be read; use PNG, JPEG, WebP, TIFF or BMP"
-        ) from error
+        raise InkError(f"{name}: {_unread(data)}") from error
     except Exception as error:  # Pillow's parsers raise what they like on damaged headers
         raise InkError(f"{name}: damaged image: {error}") from error
     _check_size(image.size, name)
-    return _loaded(image, name)
+    return image
+
+
+def _unread(data: bytes) -> str:
+    """What a file is that is no image, and what to do about it."""
+    known = (said for start, said in UNREAD.items() if re.match(start, data))
+    return next(known, "not an image that can be read; use PNG, JPEG, WebP, TIFF, BMP or GIF")
+
+
+def _notes(image: "Image") -> tuple[str, ...]:
+    """That there is more than the page which is read; called before the pixels are."""
+    if image.format not in PAGED:
+        return ()
+    try:
+        pages = getattr(image, "n_frames", 1)
+    except Exception:  # of a damaged page behind the first, which may be fine
+        with suppress(Exception):  # or else it cannot be loaded either
+            image.seek(0)
+        return ()
+    if pages == 1:
+        return ()
+    return (f"page 1 of {pages} was read; save the others as files of their own",)
 
 
 def _check_size(size: tuple[int, int], name: str) -> None:
@@ -121,10 +156,12 @@ def _loaded(image: "Image", name: str) -> "Image":
         raise InkError(f"{name}: damaged image: {error}; save it again") from error
 
 
-def _grey(image: "Image") -> "Image":
+def _grey(image: "Image", name: str) -> "Image":
     """Eight-bit grey of any mode; transparent pixels show the paper."""
     if image.mode.startswith(("I", "F")):
-        return _from_array(np.asarray(image), "image")
+        return _from_array(np.asarray(image), name)
+    if image.mode == "LAB":  # its first channel is the lightness; Pillow cannot convert it
+        return image.getchannel("L")
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         return _composited(image.convert("RGBA"))
     return image if image.mode == "L" else image.convert("L")
@@ -160,7 +197,7 @@ def _from_array(array: NDArray[Any], name: str) -> "Image":
         array = _eight_bits(array.astype(np.float64), np.issubdtype(array.dtype, np.floating))
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    return _grey(Image.fromarray(np.ascontiguousarray(cast(NDArray[np.uint8], array))))
+    return _grey(Image.fromarray(np.ascontiguousarray(cast(NDArray[np.uint8], array))), name)
 
 
 def _eight_bits(values: NDArray[np.float64], is_float: bool) -> NDArray[np.uint8]:

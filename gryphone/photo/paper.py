@@ -62,6 +62,17 @@ def _background(grey: Bytes, percentile: float) -> Grey:
 
     height, width = grey.shape
     block = max(12, max(height, width) // 40)
+    levels = block_levels(grey, percentile, block)
+    size = (levels.shape[1] * block, levels.shape[0] * block)
+    smooth = Image.fromarray(median_filter(levels, size=3, mode="nearest")).resize(
+        size, Image.Resampling.BILINEAR
+    )
+    return np.asarray(smooth)[:height, :width]
+
+
+def block_levels(grey: Bytes, percentile: float, block: int) -> Grey:
+    """A percentile of each square of `block` pixels (rows, columns); the last ones are mirrored."""
+    height, width = grey.shape
     rows, columns = -(-height // block), -(-width // block)
     edges = ((0, rows * block - height), (0, columns * block - width))
     padded = np.pad(grey, edges, mode="reflect" if min(height, width) > block else "edge")
@@ -70,11 +81,7 @@ def _background(grey: Bytes, percentile: float) -> Grey:
     sample = blocks[:, :, ::step, ::step].reshape(rows, columns, -1)
     rank = int(sample.shape[2] * percentile / 100)
     # A stable sort of bytes is a radix sort: a third of the time of a partition of floats.
-    levels = np.sort(sample, axis=2, kind="stable")[:, :, rank].astype(np.float32)
-    smooth = Image.fromarray(median_filter(levels, size=3, mode="nearest")).resize(
-        (columns * block, rows * block), Image.Resampling.BILINEAR
-    )
-    return np.asarray(smooth)[:height, :width]
+    return np.sort(sample, axis=2, kind="stable")[:, :, rank].astype(np.float32)
 
 
 def ink_levels(dark: Grey) -> Levels | None:

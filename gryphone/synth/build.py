@@ -5,10 +5,11 @@ import json
 import lzma
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -39,6 +40,20 @@ TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet
 LAID_OUT = ("train.parquet", "offhme.parquet")  # whose layouts are taken over
 VALIDATION = ("valid-2013", "valid-2023", "test-2014")
 AMBIGUOUS = frozenset(["\\|"])  # written as two bars, see gryphone.synth.formulas.as_written
+T = TypeVar("T")
+Progress = Callable[[str], None]
+
+
+def silent(message: str) -> None:
+    """Say nothing of the progress."""
+
+
+def counted(items: Iterable[T], every: int, what: str, progress: Progress) -> Iterator[T]:
+    """The same items; how many have gone by is said now and then."""
+    for number, item in enumerate(items, 1):
+        if number % every == 0:
+            progress(f"  {number} {what}")
+        yield item
 
 
 @dataclass
@@ -60,19 +75,26 @@ def protected_of(data: Path) -> frozenset[str]:
     return protected_labels(protected_sets(data), tables)
 
 
-def make_bank(data: Path, dropped: Counter[str], *, seed: int = 0) -> GlyphBank:
+def make_bank(
+    data: Path, dropped: Counter[str], progress: Progress = silent, *, seed: int = 0
+) -> GlyphBank:
     """The glyph bank of CROHME's training ink, OffHME's images and Detexify's drawings.
 
     An ink with the name, or a stroke with the shape, of validation or test ink is an error.
     """
     protected = protected_sets(data)
+    progress("cutting symbols out of CROHME's training ink ...")
     inks = only_training(read_dataset(data / "crohme" / "train.tar.xz"), protected_names(protected))
     written = list(from_inks(inks))
+    progress(f"{len(written)} symbols; tracing those in OffHME's images ...")
     offline = data / "offline"
     images = read_dataset(offline / "offhme-1.tar", offline / "offhme-2.tar")
+    images = counted(images, 1000, "images", progress)
     traced = list(from_images(images, read_boxes(offline / "offhme-boxes.jsonl.xz"), dropped))
+    progress(f"{len(traced)} symbols; adding Detexify's, and packing ...")
     drawn = list(from_detexify(data / "symbols" / "detexify-math.jsonl.xz"))
     bank = build_bank(written, drawn, traced, generator=np.random.default_rng(seed))
+    progress(f"{len(bank)} glyphs; comparing them with validation and test ink ...")
     check_bank(bank, protected)
     return bank
 
@@ -168,14 +190,19 @@ def make_real_layouts(
 
 
 def all_formulas(
-    data: Path, symbols: Collection[str], protected: Collection[str], dropped: Counter[str]
+    data: Path,
+    symbols: Collection[str],
+    protected: Collection[str],
+    dropped: Counter[str],
+    progress: Progress = silent,
 ) -> list[list[str]]:
     """Every usable formula of the shared data folder."""
     folder = data / "formulas"
     lines = chain(
         read_formulas(folder / "formulas.tsv.xz"), read_formulas(folder / "arxiv-math.txt.xz")
     )
-    return list(clean_formulas(lines, symbols, protected, dropped))
+    told = counted(lines, 100_000, "formulas", progress)
+    return list(clean_formulas(told, symbols, protected, dropped))
 
 
 def mathwriting_labels(data: Path) -> list[list[str]]:
@@ -195,7 +222,7 @@ def build(
     count: int = 435_000,
     grammar: int = 120_000,
     min_count: int = 30,
-    progress: Callable[[str], None] = lambda message: None,
+    progress: Progress = silent,
 ) -> BuildReport:
     """Write glyphs.npz, layouts-{real,tex,grammar}.npz and tokenizer.json.
 
@@ -205,20 +232,20 @@ def build(
     report = BuildReport()
     with tempfile.TemporaryDirectory(dir=packed) as folder:
         place = Path(folder)
-        make_bank(data, report.dropped).save(place / "glyphs.npz")
+        make_bank(data, report.dropped, progress).save(place / "glyphs.npz")
         bank = load_bank(place / "glyphs.npz")
         report.kept["glyphs"], report.kept["glyph classes"] = len(bank), len(bank.classes)
-        progress(f"{len(bank)} glyphs in {len(bank.classes)} classes")
+        progress(f"{len(bank)} glyphs in {len(bank.classes)} classes; laying out real ink ...")
         protected = protected_of(data)
         sets = [read_packed(path) for path in map(packed.joinpath, TRAINING)]
         written = read_packed([packed / name for name in LAID_OUT])
         real, boxes = make_real_layouts(written, bank, protected, report)
         real.save(place / "layouts-real.npz")
-        progress(f"{len(real)} real layouts")
+        progress(f"{len(real)} real layouts; cleaning papers' formulas, all of them ...")
         labels = [label.split() for one in sets for label in one.labels]
         symbols = symbols_with_glyphs(bank)
-        formulas = all_formulas(data, symbols, protected, report.dropped)
-        progress(f"{len(formulas)} formulas can be written")
+        formulas = all_formulas(data, symbols, protected, report.dropped, progress)
+        progress(f"{len(formulas)} formulas can be written; choosing {count} of them ...")
         base = load_tokenizer(packed / "tokenizer.json")
         extra = mathwriting_labels(data)
         tokenizer = make_tokenizer(labels, extra, formulas, min_count=min_count, base=base)
@@ -229,7 +256,7 @@ def build(
         tokenizer = tokenizer.grow(made, min_count)
         save_tokenizer(tokenizer, place / "tokenizer.json")
         made = [t for t in made if _known(t, tokenizer)]
-        progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar")
+        progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar; typesetting ...")
         make_layouts(chosen, boxes, protected, report).save(place / "layouts-tex.npz")
         layouts = make_layouts(made, boxes, protected, report, "layouts of the grammar")
         layouts.save(place / "layouts-grammar.npz")

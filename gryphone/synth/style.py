@@ -2,6 +2,24 @@
 
 from dataclasses import dataclass
 
+from gryphone.limits import AMOUNT, POSITIVE, SHARE, check_ranges
+
+SHARES = (
+    *("exchange_samples", "consistent_samples", "uniform_share", "letter_samples"),
+    *("twin_samples", "one_writer", "same_writer"),
+)
+FACTORS = ("script_size", "sub_size", "big_operator", "accent", "gap")
+SPREADS = (
+    *("mess", "size_spread", "class_spread", "width_spread", "script_size_spread", "box_spread"),
+    *("script_rise_spread", "padding_spread", "gap_spread", "gap_noise", "baseline_spread"),
+    *("slope_spread", "wave", "rotation", "slant", "overhang_spread", "aspect_search"),
+)
+RANGES = {
+    **dict.fromkeys(SHARES, SHARE),
+    **dict.fromkeys(FACTORS, POSITIVE),
+    **dict.fromkeys(SPREADS, AMOUNT),
+}
+
 
 @dataclass(frozen=True)
 class Style:
@@ -50,6 +68,9 @@ class Style:
     overhang: float = 0.06  # of bars and roots at their ends
     overhang_spread: float = 0.16
     aspect_search: float = 0.35  # of the log aspect when looking for a bar, root or bracket
+
+    def __post_init__(self) -> None:
+        check_ranges(self, RANGES)
 
 
 # Real layouts are uneven already.

@@ -1,0 +1,42 @@
+"""What the commands of this folder share: errors in one line, and what differs in settings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gryphone.errors import GryphoneError
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a command; an error that a user can cause becomes one line and exit code 2."""
+    name = Path(sys.argv[0]).stem
+    try:
+        main()
+    except GryphoneError as error:
+        sys.exit(_said(f"{name}: {error}", 2))
+    except OSError as error:
+        sys.exit(_said(f"{name}: {error.filename or 'output'}: {error.strerror or error}", 2))
+    except KeyboardInterrupt:
+        sys.exit(_said(f"{name}: stopped", 130))
+
+
+def _said(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value in which nested settings differ: its dotted name, and both values."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in {**one, **other}:
+            inner = f"{name}.{key}" if name else str(key)
+            found = difference(one.get(key), other.get(key), inner)
+            if found is not None:
+                return found
+        return None
+    return None if one == other else (name, one, other)

@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM while training: half an update is no state to save, so a step is finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While it is entered, both signals raise KeyboardInterrupt, but not within a step.
+
+    `several` processes must leave together: there a signal is noted in `asked`, never raised.
+    """
+
+    def __init__(self, several: bool = False) -> None:
+        self.several = several
+        self.asked = self.mid_step = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():  # nobody else may set handlers
+            self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """A step: it is finished first, unless it is interrupted twice."""
+        self.mid_step = True
+        yield
+        self.mid_step = False
+        if self.asked and not self.several:
+            raise KeyboardInterrupt
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if not self.several and (self.asked or not self.mid_step):
+            raise KeyboardInterrupt
+        self.asked = True
+        if not self.several:  # print may be what was interrupted
+            os.write(2, b"\nstopping after this step; once more to stop at once, unsaved\n")
