@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from gryphone.checkpoint import Checkpoint, load_checkpoint
 from gryphone.confidence import hidden_log_probs
 from gryphone.config import ModelConfig
+from gryphone.data.simplify import condensed
 from gryphone.decoding import Constraint, Decoded, DecodeOptions, Predict, Watch, decode
 from gryphone.errors import CheckpointError, ConfigError
 from gryphone.ink import Ink, Stroke
@@ -41,6 +42,11 @@ VIEWS = ((1.0, 0.0), (0.87, 0.03), (1.15, -0.03), (1.0, 0.05), (1.0, -0.05))
 # scans and four of five inks lack less.
 DOUBT_ABOUT_PICTURE = 0.05
 DOUBT_ABOUT_INK = 0.3
+
+
+def batch_of(inks: Sequence[Sequence[Stroke]]) -> InkBatch:
+    """Inks as training saw them: at the precision of the packed store, without a pen's jitter."""
+    return InkBatch.from_strokes(condensed(inks))
 
 
 def look(batch: InkBatch, config: ModelConfig) -> Patches:
@@ -234,7 +240,7 @@ class Looked:
     def at(cls, recognizer: Recognizer, inks: Sequence[Ink], began: float) -> Looked:
         """Draw and encode."""
         model, config = recognizer.checkpoint.model, recognizer.checkpoint.config
-        batch = InkBatch.from_strokes([ink.strokes for ink in inks])
+        batch = batch_of([ink.strokes for ink in inks])
         # Every point knows its stroke, so that strokes can be found again in the patches.
         batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1).to(_device(model))
         pixels = draw(batch, config.canvas)
@@ -286,7 +292,7 @@ class Looked:
         key = (-1, *inks)
         if key not in self._views:
             model, config = self.recognizer.checkpoint.model, self.recognizer.checkpoint.config
-            batch = InkBatch.from_strokes([self.tracing(i) for i in inks])
+            batch = batch_of([self.tracing(i) for i in inks])
             self._views[key] = encode_patches(model, look(batch.to(_device(model)), config))
         return self._views[key]
 

@@ -17,6 +17,9 @@ from inkmaker import fraction, power, row
 from tinymodel import tiny_checkpoint
 
 import gryphone
+from gryphone.data.packed import read_packed
+from gryphone.data.packing import write_packed
+from gryphone.data.samples import Sample
 from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
 from gryphone.ink import Ink, to_inkml, to_strokes
 from gryphone.latex.validity import is_valid
@@ -55,6 +58,22 @@ def test_every_kind_of_ink_gives_the_same_answer(recognizer: Recognizer, tmp_pat
     ]
     answers = {recognizer.recognize(source).latex for source in sources}
     assert len(answers) == 1
+
+
+def test_ink_is_read_as_it_is_packed(recognizer: Recognizer, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    inks = [
+        replace(ink, strokes=tuple(s + rng.normal(0, 0.05, s.shape) for s in ink.strokes))
+        for ink in (power(id="a"), fraction(id="b"))
+    ]
+    path = tmp_path / "p.parquet"
+    write_packed((Sample(ink.id, "made", "x", ink) for ink in inks), path)
+    packed = read_packed(path)
+    for number, ink in enumerate(inks):
+        batch = Looked.at(recognizer, [ink], 0.0).batch
+        stored = packed.strokes(number)
+        assert np.allclose(batch.points / batch.points.max(), np.concatenate(stored))
+        assert batch.pen.tolist() == [k > 0 for stroke in stored for k in range(len(stroke))]
 
 
 def test_stdin(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable
-from gryphone.data.simplify import Precision, simplify, to_canvas
+from gryphone.data.simplify import DEFAULT_PRECISION, Precision, condense
 from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.ink import Ink
 from gryphone.latex.lexer import tokenize
@@ -21,7 +21,6 @@ from gryphone.latex.normalize import normalize, rules_of
 FORMAT = "gryphone-packed-1"
 SPLITS = ("train", "valid", "test")
 BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
-DEFAULT_PRECISION = Precision()
 
 
 @dataclass
@@ -191,16 +190,7 @@ def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Pre
     ink_points = np.array([ink.point_count for ink in inks])
     ink_strokes = np.array([len(ink.strokes) for ink in inks])
     offsets = np.concatenate([[0], np.cumsum(ink_points)])
-    points = to_canvas(points, offsets, precision)
-    starts = np.cumsum(lengths) - lengths
-    keep = simplify(points, starts, offsets[:-1], precision.tolerance)
-    grid = np.rint(points * precision.grid).astype(np.int32)
-    # Rounding makes neighbours meet; a stroke's first point always stays.
-    stroke = np.repeat(np.arange(len(lengths)), lengths)[keep]
-    grid = grid[keep]
-    fresh = np.ones(len(grid), dtype=bool)
-    fresh[1:] = (np.diff(grid, axis=0) != 0).any(axis=1) | (np.diff(stroke) != 0)
-    grid, stroke = grid[fresh], stroke[fresh]
+    grid, stroke = condense(points, lengths, offsets, precision)
     owner = np.repeat(np.arange(len(inks)), ink_strokes)[stroke]
     delta = np.diff(grid, axis=0, prepend=0)
     first = np.flatnonzero(np.diff(owner, prepend=-1))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from gryphone.data.archive import Member, is_archive, members, source_name
+from gryphone.data.archive import Member, is_archive, members
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink, read_inkml, read_strokes
 

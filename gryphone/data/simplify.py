@@ -5,8 +5,9 @@ model sees. Every function works on flat arrays: points (N, 2), and the index of
 first point.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,39 @@ class Precision:
     max_aspect: float = 16.0  # flatter ink counts as this flat, as in gryphone.raster.Canvas
     tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
     grid: int = 8  # steps per pixel
+
+
+DEFAULT_PRECISION = Precision()
+
+
+def condensed(
+    inks: Sequence[Sequence[Floats]], precision: Precision = DEFAULT_PRECISION
+) -> list[list[Floats]]:
+    """The strokes of inks as the packed store would give them back."""
+    strokes = [stroke for ink in inks for stroke in ink]
+    lengths = np.array([len(stroke) for stroke in strokes])
+    sizes = [sum(map(len, ink)) for ink in inks]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    grid, stroke = condense(np.concatenate(strokes), lengths, offsets, precision)
+    parts = iter(np.split(grid / precision.grid, np.flatnonzero(np.diff(stroke)) + 1))
+    return [list(islice(parts, len(ink))) for ink in inks]
+
+
+def condense(
+    points: Floats, lengths: Ints, offsets: Ints, precision: Precision
+) -> tuple[NDArray[np.int32], Ints]:
+    """The points (M, 2) that stay, on the grid of each ink's canvas, and the stroke (M,) of each.
+
+    `lengths` counts the points of each stroke, `offsets` (n + 1,) bounds the inks.
+    """
+    points = to_canvas(points, offsets, precision)
+    keep = simplify(points, np.cumsum(lengths) - lengths, offsets[:-1], precision.tolerance)
+    grid = np.rint(points[keep] * precision.grid).astype(np.int32)
+    stroke = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    # Rounding makes neighbours meet; a stroke's first point always stays.
+    fresh = np.ones(len(grid), dtype=bool)
+    fresh[1:] = (np.diff(grid, axis=0) != 0).any(axis=1) | (np.diff(stroke) != 0)
+    return grid[fresh], stroke[fresh]
 
 
 def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:

@@ -95,8 +95,8 @@ class InkStore:
             if len(ids) >= longest:
                 raise DataError(
                     f"label of {name} has {len(ids)} tokens, the model's canvas holds "
-                    f"{longest - 1}; raise model.length (--set model.length={2 * longest}), or leave "
-                    f"long samples out by its source's max_tokens"
+                    f"{longest - 1}; raise model.length (--set model.length={2 * longest}), or "
+                    "leave long samples out by its source's max_tokens"
                 )
             encoded.append(ids)
         flat = np.concatenate(encoded).astype(np.int64)
