@@ -24,9 +24,11 @@ from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink, to_inkml
 from gryphone.inputs import expand
 from gryphone.photo import read_image
+from gryphone.photo.decode import open_picture
 from gryphone.photo.paper import Levels, ink_mask, parts_of, pen_width, without_dust
 from gryphone.photo.redraw import redrawn
 from gryphone.photo.rules import _long_runs
+from gryphone.photo.sheet import find_sheet
 from gryphone.photo.skeleton import radii_of
 from gryphone.photo.smooth import TOLERANCE, _soft, smooth
 from gryphone.photo.trace import trace
@@ -226,6 +228,14 @@ def test_the_sheet_may_reach_beyond_the_picture() -> None:
     desk = on_desk(draw_page(INK.strokes, Page(margin=150)), 90)
     part = desk.crop((150, 60, desk.width, desk.height - 160))
     assert len(read_image(part).strokes) == len(read_image(PICTURE).strokes)
+
+
+@pytest.mark.parametrize("lit", [0.35, 0.6])
+def test_a_shadow_on_the_page_is_no_desk(lit: float) -> None:
+    page = np.asarray(draw_page(INK.strokes, Page(margin=90)).convert("L")).astype(float)
+    page[:, int(lit * page.shape[1]) :] *= 0.6
+    shaded = Image.fromarray(ndimage.gaussian_filter(page, 2).astype(np.uint8))
+    assert find_sheet(open_picture(shaded, "page")) is None
 
 
 def test_a_light_wall_beside_a_board_is_no_sheet() -> None:

@@ -149,11 +149,11 @@ def _find_writing(picture: Picture, sheet: Sheet | None) -> Writing:
 def _look(picture: Picture, box: Box, scale: float, sheet: Sheet | None) -> Writing:
     """Tell ink from paper inside a box of the picture, at one resolution."""
     grey = picture.grey(box, scale)
-    if sheet is not None:
-        grey = sheet.alone(grey, box)
-    dark = darkness(grey)
-    if sheet is not None:  # nor is the step from its own paper to what stands for it
-        dark[~sheet.inside(grey, box)] = 0
+    if sheet is None:
+        dark = darkness(grey)
+    else:
+        grey, inside = sheet.alone(grey, box)
+        dark = darkness(grey) * inside  # the step to the paper that was put in is no ink
     levels = ink_levels(dark)
     if levels is None:
         raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")

@@ -5,32 +5,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from gryphone.photo.decode import Box, Bytes, Picture
-from gryphone.photo.paper import Mask, block_levels
+from gryphone.photo.paper import Mask, block_levels, darkness, ink_levels, ink_mask
 
 SIDE = 640  # pixels of the longer side: enough to see the sheet
 BLOCKS = 80  # along the longer side
-BRIGHTER = 1.3  # times the desk's brightness: paper is white, and light falls off less than this
+BRIGHTER = 1.2  # times the desk's brightness
 # Share of the variance of the brightness that is between sheet and desk; an even fall of light
 # from one side to the other, split in the middle, has 0.75.
 SHARP = 0.85
-LEAST, MOST = 0.08, 0.96  # of the picture that a sheet fills
+LEAST, MOST = 0.05, 0.96  # of the picture that a sheet fills
 SOLID = 0.9  # of its convex hull that a sheet fills, and of the dark that lies outside the hull
+BARE = 0.001  # of what lies beside the sheet that may look like ink, where that may be a shadow
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Where the paper is in a picture."""
+    """Where the paper is in a picture, and how light it is; beside the sheet, as at its edge."""
 
     blocks: Mask  # (rows, columns) of square blocks
+    paper: Bytes  # (rows, columns)
     block: float  # pixels of the picture on a side
-    light: np.uint8  # how light the paper is
 
-    def alone(self, grey: Bytes, box: Box) -> Bytes:
-        """The part `grey` of a picture, with paper in place of all that is not the sheet."""
-        return np.where(self.inside(grey, box), grey, self.light)
-
-    def inside(self, grey: Bytes, box: Box) -> Mask:
-        """Which pixels of that part are the sheet's."""
+    def alone(self, grey: Bytes, box: Box) -> tuple[Bytes, Mask]:
+        """A part of the picture with paper in place of all but the sheet, and where that is."""
         left, top, right, bottom = box
         ends = zip(grey.shape, ((top, bottom), (left, right)), self.blocks.shape, strict=True)
         rows, columns = (
@@ -38,12 +35,12 @@ class Sheet:
             for size, end, most in ends
         )
         inside: Mask = self.blocks[rows[:, None], columns]
-        return inside
+        return np.where(inside, grey, self.paper[rows[:, None], columns]), inside
 
 
 def find_sheet(picture: Picture) -> Sheet | None:
     """The sheet, where there is one with an edge and something darker around it."""
-    from scipy.ndimage import binary_erosion, label
+    from scipy.ndimage import binary_dilation, binary_erosion, distance_transform_edt, label
     from skimage.filters import threshold_otsu
     from skimage.morphology import convex_hull_image
 
@@ -70,6 +67,25 @@ def find_sheet(picture: Picture) -> Sheet | None:
         or not binary_erosion(desk).any()  # a line around the paper is drawn
     ):
         return None
+    square = np.ones((5, 5), dtype=bool)
+    # A desk lies around the sheet. Where it does not, it may be a shadow on more paper.
+    corners = desk[[0, 0, -1, -1], [0, -1, 0, -1]]
+    if corners.sum() < 3 and not _is_bare(grey, ~binary_dilation(hull, square), block):
+        return None
     # The edge goes too: its blocks are half desk, and the sheet may curl.
-    inner = binary_erosion(hull, np.ones((5, 5), dtype=bool), border_value=True)
-    return Sheet(inner, block / scale, np.uint8(np.median(levels[largest])))
+    inner = binary_erosion(hull, square, border_value=True)
+    if not inner.any():
+        return None
+    nearest = distance_transform_edt(~inner, return_distances=False, return_indices=True)
+    return Sheet(inner, levels[tuple(nearest)].astype(np.uint8), block / scale)
+
+
+def _is_bare(grey: Bytes, beside: Mask, block: int) -> bool:
+    """Whether nothing that looks like ink lies in some blocks of a picture."""
+    dark = darkness(grey)
+    found = ink_levels(dark)
+    if found is None:
+        return True
+    height, width = grey.shape
+    pixels = np.kron(beside, np.ones((block, block), dtype=bool))[:height, :width]
+    return bool(ink_mask(dark, found)[pixels].sum() <= BARE * pixels.sum())

@@ -224,7 +224,7 @@ def build(
     min_count: int = 30,
     progress: Progress = silent,
 ) -> BuildReport:
-    """Write glyphs.npz, layouts-{real,tex,grammar}.npz and tokenizer.json.
+    """Write glyphs.npz, layouts-{real,crohme,tex,grammar}.npz and tokenizer.json.
 
     `data` is the shared data folder; `packed` holds the packed training sets and gets the files,
     all at the end. A tokenizer that is there already is grown, its ids stay.
@@ -241,6 +241,9 @@ def build(
         written = read_packed([packed / name for name in LAID_OUT])
         real, boxes = make_real_layouts(written, bank, protected, report)
         real.save(place / "layouts-real.npz")
+        pens, _ = make_real_layouts(sets[0], bank, protected, BuildReport())  # counted above
+        pens.save(place / "layouts-crohme.npz")
+        report.kept["real layouts of CROHME alone"] = len(pens)
         progress(f"{len(real)} real layouts; cleaning papers' formulas, all of them ...")
         labels = [label.split() for one in sets for label in one.labels]
         symbols = symbols_with_glyphs(bank)
