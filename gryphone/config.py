@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
@@ -209,6 +209,23 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Train
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no settings; see configs/ for examples")
     return config_of({"name": path.stem, **raw, **(overrides or {})}, str(path))
+
+
+def changes_of(items: Iterable[str]) -> dict[str, Any]:
+    """The settings in `name=value` texts, as `--set` gives them; values are YAML."""
+    import yaml
+
+    changes: dict[str, Any] = {}
+    for item in items:
+        name, separator, value = item.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {item}: write it as name=value")
+        try:
+            changes[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = getattr(error, "problem", None) or "put it in quotes"
+            raise ConfigError(f"--set {item}: {value!r} is no YAML value: {reason}") from error
+    return changes
 
 
 def config_of(raw: Mapping[str, Any], where: str) -> TrainConfig:

@@ -17,6 +17,7 @@ from scipy import ndimage
 from skimage.filters import apply_hysteresis_threshold
 from skimage.measure import approximate_polygon
 
+from gryphone.analysis.invariance import on_desk
 from gryphone.data.images import _some_paper, photographed, read_boxes, traced
 from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import IMAGES, Sample, Unreadable, read_dataset
@@ -201,32 +202,19 @@ def test_a_fraction_bar_across_the_page_is_no_ruled_line() -> None:
     assert distance(traced, part) < 0.03
 
 
-def on_desk(
-    picture: Image.Image, level: int, beside: tuple[int, int, int, int] = (60, 90, 130, 70)
-) -> Image.Image:
-    """A picture of a sheet that lies askew on a grained desk; pixels beside it on four sides."""
-    left, top, right, bottom = beside
-    sheet = picture.convert("L").convert("LA").rotate(4, Image.Resampling.BICUBIC, expand=True)
-    size = (sheet.width + left + right, sheet.height + top + bottom)
-    grain = np.random.default_rng(0).normal(level, 4, size[::-1])
-    desk = Image.fromarray(grain.clip(0, 255).astype(np.uint8))
-    desk.paste(sheet.getchannel("L"), (left, top), sheet.getchannel("A"))
-    return desk
-
-
 @pytest.mark.parametrize("level", [20, 90, 150])
-@pytest.mark.parametrize("page", [Page(margin=90), Page(margin=150, shadow=0.2, noise=3)])
+@pytest.mark.parametrize("page", [Page(), Page(shadow=0.2, noise=3)])
 def test_a_sheet_on_a_desk_has_no_edges(level: int, page: Page) -> None:
     ink = row("x+1=2")
-    found = read_image(on_desk(draw_page(ink.strokes, page), level))
+    found = read_image(on_desk(level)(draw_page(ink.strokes, page)))
     turned = read_image(draw_page(ink.strokes, replace(page, rotate=4)))
     assert len(found.strokes) == len(turned.strokes)
     assert distance(found, turned) < 0.02
 
 
 def test_the_sheet_may_reach_beyond_the_picture() -> None:
-    desk = on_desk(draw_page(INK.strokes, Page(margin=150)), 90)
-    part = desk.crop((150, 60, desk.width, desk.height - 160))
+    desk = on_desk(90)(PICTURE)
+    part = desk.crop((200, 80, desk.width, desk.height - 180))
     assert len(read_image(part).strokes) == len(read_image(PICTURE).strokes)
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gryphone.analysis.card import table as markdown
 from gryphone.analysis.common import difference, run
-from gryphone.config import TrainConfig, config_of
+from gryphone.config import TrainConfig, changes_of, config_of
 from gryphone.errors import ConfigError, DataError, need, writing
 from gryphone.runs import Run
 
@@ -37,22 +37,6 @@ def read_arms(path: Path, changes: Mapping[str, Any]) -> Iterator[TrainConfig]:
         raise ConfigError(f"{path}: give a training configuration with `arms`: {error}") from error
     for name, own in arms.items():
         yield config_of({**raw, **changes, **(own or {}), "name": name}, str(path))
-
-
-def changes_of(items: Iterable[str]) -> dict[str, Any]:
-    """The settings in `name=value` texts; values are YAML."""
-    import yaml
-
-    changes: dict[str, Any] = {}
-    for item in items:
-        name, separator, value = item.partition("=")
-        if not separator:
-            raise ConfigError(f"--set {item}: write it as name=value")
-        try:
-            changes[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {item}: {value!r} is no YAML value; quote it") from error
-    return changes
 
 
 def settings_of(config: TrainConfig, init: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Does the answer survive what does not change the writing: scale, dark mode, paper, a tilted page?
+"""Does the answer survive what does not change the writing: scale, dark mode, paper, tilt, a desk?
 
     python -m gryphone.analysis.invariance ../shared/data/offline/valid-2023-scans.tar --limit 200
 
@@ -57,6 +57,23 @@ def sepia(image: Image.Image) -> Image.Image:
     return Image.fromarray(tinted.round().astype(np.uint8))
 
 
+def on_desk(level: int) -> Callable[[Image.Image], Image.Image]:
+    """A sheet with wide margins lies askew on a grained desk, which is as light as `level`."""
+
+    def apply(image: Image.Image) -> Image.Image:
+        margin = max(image.size) // 6
+        paper = int(np.median(np.asarray(image.convert("L"))))
+        sheet = ImageOps.expand(image.convert("L"), margin, paper).convert("LA")
+        sheet = sheet.rotate(4, Image.Resampling.BICUBIC, expand=True)
+        size = sheet.height + 2 * margin, sheet.width + 2 * margin
+        grain = np.random.default_rng(0).normal(level, 4, size)
+        desk = Image.fromarray(grain.clip(0, 255).astype(np.uint8))
+        desk.paste(sheet.getchannel("L"), (margin, margin), sheet.getchannel("A"))
+        return desk
+
+    return apply
+
+
 CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
     "0.5×": scaled(0.5),
     "0.8×": scaled(0.8),
@@ -66,6 +83,7 @@ CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
     "sepia": sepia,
     "+5°": turned(5),
     "−5°": turned(-5),
+    "desk": on_desk(100),
 }
 
 

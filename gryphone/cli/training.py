@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gryphone.errors import ConfigError, need
+from gryphone.errors import need
 
 
 def register(app: typer.Typer) -> None:
@@ -30,21 +30,10 @@ def train_command(
 ) -> None:
     """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
     need("accelerate", "train")
-    import yaml
-
-    from gryphone.config import load_config
+    from gryphone.config import changes_of, load_config
     from gryphone.train import train
 
-    overrides: dict[str, object] = {}
-    for item in change or []:
-        key, separator, value = item.partition("=")
-        if not separator:
-            raise ConfigError(f"--set {item}: write it as name=value")
-        try:
-            overrides[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            reason = getattr(error, "problem", None) or "put it in quotes"
-            raise ConfigError(f"--set {item}: {value!r} is no YAML value: {reason}") from error
+    overrides = changes_of(change or [])
     named = {"minutes": minutes, "steps": steps, "out": out}
     overrides |= {k: v for k, v in named.items() if v is not None}
     try:

@@ -72,8 +72,17 @@ def find_sheet(picture: Picture) -> Sheet | None:
     corners = desk[[0, 0, -1, -1], [0, -1, 0, -1]]
     if corners.sum() < 3 and not _is_bare(grey, ~binary_dilation(hull, square), block):
         return None
-    # The edge goes too: its blocks are half desk, and the sheet may curl.
-    inner = binary_erosion(hull, square, border_value=True)
+    # The edge goes too: its blocks are half desk, and the sheet may curl. Sides of the picture that
+    # are all sheet are no edge.
+    wide = np.pad(hull, 2, mode="edge")
+    for beyond, side in (
+        (wide[:2], hull[0]),
+        (wide[-2:], hull[-1]),
+        (wide[:, :2], hull[:, 0]),
+        (wide[:, -2:], hull[:, -1]),
+    ):
+        beyond &= side.all()
+    inner = binary_erosion(wide, square)[2:-2, 2:-2]
     if not inner.any():
         return None
     nearest = distance_transform_edt(~inner, return_distances=False, return_indices=True)
