@@ -50,11 +50,19 @@ def train(config: TrainConfig, *, init: Path | None = None, report: Report = pri
                 training.save()
                 saved = training.run.newest_state()
                 training.report(f"saved {saved}; the same command goes on from there")
+                # torchrun ends all processes when one has left.
+                training.accelerator.wait_for_everyone()
             raise
     training.accelerator.wait_for_everyone()
     samples = training.step * config.batch * config.shards
     training.report(f"{training.run.checkpoint} after {training.step} steps, {samples} samples")
     return training.run.checkpoint
+
+
+def leave() -> None:
+    """Part from the other processes, if there are any, after the last training in this one."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float) -> float:

@@ -274,7 +274,7 @@ import json, signal, sys, time
 from dataclasses import replace
 from gryphone.config import *
 from gryphone.runs import Run
-from gryphone.train import train
+from gryphone.train import leave, train
 
 settings = from_dict(TrainConfig, json.loads(sys.argv[1]), "test")
 train(settings)
@@ -295,7 +295,7 @@ def interrupt(line):  # which the first process alone says
 try:
     train(replace(settings, name="stopped", steps=10**6), report=interrupt)
 except KeyboardInterrupt:
-    sys.exit(0)
+    leave()
 """
 
 

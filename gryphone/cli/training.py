@@ -31,7 +31,7 @@ def train_command(
     """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
     need("accelerate", "train")
     from gryphone.config import changes_of, load_config
-    from gryphone.train import train
+    from gryphone.train import leave, train
 
     overrides = changes_of(change or [])
     named = {"minutes": minutes, "steps": steps, "out": out}
@@ -41,3 +41,5 @@ def train_command(
     except KeyboardInterrupt:
         typer.echo("gryphone: stopped", err=True)
         raise typer.Exit(130) from None
+    finally:
+        leave()
