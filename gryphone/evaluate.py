@@ -14,8 +14,7 @@ import numpy as np
 
 from gryphone.answers import project
 from gryphone.data.archive import members
-from gryphone.data.packing import without_name
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.samples import Sample, Unreadable, read_dataset, without_name
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
 from gryphone.ink import Ink

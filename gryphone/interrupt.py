@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: half an update is no state to save, so a step is finished."""
+"""Ctrl-C and SIGTERM alike; in training a step is finished first: half an update is no state."""
 
 from __future__ import annotations
 

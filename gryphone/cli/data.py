@@ -217,8 +217,7 @@ def _choose(
 ) -> tuple[list["Sample"], list[tuple[str, str]]]:
     """A fair choice in one pass over a stream of unknown length, in the stream's order."""
     from gryphone.data.packed import read_packed
-    from gryphone.data.packing import without_name
-    from gryphone.data.samples import Sample, read_dataset
+    from gryphone.data.samples import Sample, read_dataset, without_name
 
     if all(path.suffix == ".parquet" for path in paths):
         packed = read_packed(paths)

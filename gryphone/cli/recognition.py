@@ -1,7 +1,6 @@
 """The command that reads handwriting: recognize."""
 
 import json
-import signal
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -300,16 +299,17 @@ def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
     """Turn Ctrl-C and SIGTERM into a line that says how far the work got, and exit code 130."""
     from concurrent.futures.process import BrokenProcessPool
 
+    from gryphone.interrupt import Interrupts
+
     done = 0
 
     def count(number: int) -> None:
         nonlocal done
         done = number
 
-    # As Ctrl-C does, so that the workers are ended and leave nothing behind.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield count
+        with Interrupts():  # SIGTERM too ends the workers, and leaves nothing behind
+            yield count
     except KeyboardInterrupt:
         typer.echo(f"gryphone: stopped: {done} of {total} done; {remedy}", err=True)
         raise typer.Exit(130) from None
@@ -318,8 +318,6 @@ def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
             f"a worker was killed, perhaps for want of memory: {done} of {total} done; {remedy}; "
             "use fewer --workers"
         ) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

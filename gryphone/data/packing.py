@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gryphone.data.align import Agreement, align
-from gryphone.data.samples import Sample, Unreadable
+from gryphone.data.samples import Sample, Unreadable, without_name
 from gryphone.data.simplify import DEFAULT_PRECISION, Precision, condense
 from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.ink import Ink
@@ -62,11 +62,6 @@ def first_of(left_out: list[tuple[str, str]]) -> str:
     """How many samples were left out, and why the first of them was."""
     first = "".join(f"; the first is {name}: {why}" for name, why in left_out[:1])
     return f"{len(left_out)} samples{first}"
-
-
-def without_name(name: str, error: str) -> str:
-    """The reason in a reader's error: it begins with the name, which lists put before it anyway."""
-    return error.removeprefix(f"{name}: ")
 
 
 @dataclass

@@ -32,6 +32,12 @@ class Unreadable:
 
 Samples = Iterator[Sample | Unreadable]
 
+
+def without_name(name: str, error: str) -> str:
+    """The reason in a reader's error: it begins with the name, which lists put before it anyway."""
+    return error.removeprefix(f"{name}: ")
+
+
 INKS = {".inkml": read_inkml, ".json": read_strokes}
 IMAGES = (
     *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
