@@ -21,12 +21,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from madeup import write_inks  # noqa: E402
 
-from gryphone.augment import Augment, augment  # noqa: E402
+from gryphone.config import Canvas  # noqa: E402
 from gryphone.data.packed import read_packed, write_packed  # noqa: E402
 from gryphone.data.samples import read_dataset  # noqa: E402
 from gryphone.data.store import InkStore  # noqa: E402
-from gryphone.raster import Canvas, draw, draw_reference, to_patches  # noqa: E402
+from gryphone.raster import draw, draw_reference, to_patches  # noqa: E402
 from gryphone.tokens import build_tokenizer  # noqa: E402
+from gryphone.training.augment import Augment, augment  # noqa: E402
 
 
 def timed(work, at_least: float = 1.0) -> float:  # type: ignore[no-untyped-def]
@@ -53,7 +54,7 @@ def main() -> None:
     canvas, strength = Canvas(), Augment()
     generator = torch.Generator().manual_seed(0)
     batch = store.batch(torch.randint(len(store), (256,), generator=generator)).ink
-    drawing = timed(lambda: to_patches(draw(batch, canvas), canvas, slots=canvas.slots()))
+    drawing = timed(lambda: to_patches(draw(batch, canvas), canvas))
     distorting = timed(lambda: augment(batch, strength, generator))
     strokes = [packed.strokes(i) for i in range(8)]
     plain = timed(lambda: [draw_reference(s, canvas) for s in strokes]) / 8

@@ -12,7 +12,7 @@ import torch
 
 from gryphone.config import PRESETS
 from gryphone.raster import draw, to_patches
-from gryphone.synth.source import SynthSource
+from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import tokenizer_from_dict
 
 
@@ -48,9 +48,7 @@ def main() -> None:
         batch = source.sample(options.batch, generator)
         facts = (options.batch, options.seconds, device)
         composed = rate(lambda s=source: s.sample(options.batch, generator), *facts)
-        drawn = rate(
-            lambda b=batch: to_patches(draw(b.ink, canvas), canvas, slots=canvas.slots()), *facts
-        )
+        drawn = rate(lambda b=batch: to_patches(draw(b.ink, canvas), canvas), *facts)
         tokens = float(batch.lengths.float().mean())
         print(
             f"{name}: {composed:,.0f} inks/s composed, {drawn:,.0f} drawn; {device}, "

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import gryphone
 from gryphone.cli import calm_threads
-from gryphone.inputs import read_source
+from gryphone.reading.inputs import read_source
 from gryphone.synth.paper import Paper, render
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ink"
@@ -50,7 +50,7 @@ def photograph(megapixels: float) -> bytes:
 def main() -> None:
     calm_threads()  # as the commands do, before PyTorch
     from gryphone.checkpoint import load_checkpoint
-    from gryphone.recognize import WEIGHTS, Recognizer
+    from gryphone.recognition.recognizer import WEIGHTS, Recognizer
 
     packed, plain = gryphone.load(), Recognizer(load_checkpoint(WEIGHTS))
     inputs: dict[str, object] = {p.stem: p for p in sorted(EXAMPLES.glob("*.inkml"))}

@@ -16,14 +16,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from gryphone.augment import Augment
-from gryphone.config import PRESETS, ModelConfig, SourceConfig, TrainConfig, build_model
-from gryphone.data.mixture import Mixture, StoreSource
+from gryphone.config import PRESETS, ModelConfig
 from gryphone.data.store import InkStore, load_packed
 from gryphone.decoding import CANVASES
-from gryphone.objective import seeded, training_loss
+from gryphone.kinds import build_model
 from gryphone.tokens import build_tokenizer
-from gryphone.train import make_optimizer
+from gryphone.training.augment import Augment
+from gryphone.training.mixture import Mixture, StoreSource
+from gryphone.training.objective import seeded, training_loss
+from gryphone.training.settings import SourceConfig, TrainConfig
+from gryphone.training.train import make_optimizer
 
 
 def forward_flops(model: ModelConfig, patches: float, tokens: float, views: int) -> float:

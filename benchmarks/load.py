@@ -52,9 +52,10 @@ def server(*options: str) -> Iterator[tuple[str, int]]:
 
 def requests() -> list[dict[str, Any]]:
     """The bundled inks as strokes, as a page sends them."""
-    from gryphone.ink import read_ink, to_strokes
+    from gryphone.reading.inkml import read_inkml
+    from gryphone.reading.strokes import to_strokes
 
-    return [{"json": {"strokes": to_strokes(read_ink(path))}} for path in INKS]
+    return [{"json": {"strokes": to_strokes(read_inkml(path))}} for path in INKS]
 
 
 async def hammer(
@@ -92,9 +93,9 @@ def resident(pid: int) -> float:
 def single_calls(count: int) -> float:
     """Answers per second of the Python API, one at a time."""
     import gryphone
-    from gryphone.ink import read_ink
+    from gryphone.reading.inkml import read_inkml
 
-    recognizer, inks = gryphone.load(), [read_ink(path) for path in INKS]
+    recognizer, inks = gryphone.load(), [read_inkml(path) for path in INKS]
     recognizer.recognize(inks[0])
     began = time.perf_counter()
     for n in range(count):

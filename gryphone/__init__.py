@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gryphone.recognize import Recognizer as Recognizer
-    from gryphone.recognize import load as load
-    from gryphone.result import Result as Result
+    from gryphone.recognition.recognizer import Recognizer as Recognizer
+    from gryphone.recognition.recognizer import load as load
+    from gryphone.recognition.result import Result as Result
 
 __version__ = "0.1.0"
 __all__ = ["Recognizer", "Result", "__version__", "load"]
@@ -14,11 +14,11 @@ __all__ = ["Recognizer", "Result", "__version__", "load"]
 def __getattr__(name: str) -> Any:
     """Load the recogniser, and PyTorch with it, only when it is asked for."""
     if name in ("load", "Recognizer"):
-        from gryphone import recognize
+        from gryphone.recognition import recognizer
 
-        return getattr(recognize, name)
+        return getattr(recognizer, name)
     if name == "Result":
-        from gryphone.result import Result
+        from gryphone.recognition.result import Result
 
         return Result
     raise AttributeError(f"module 'gryphone' has no attribute {name!r}")

@@ -1,4 +1,7 @@
-"""A checkpoint is a directory that rebuilds itself: weights, sizes, vocabularies, facts."""
+"""A checkpoint is a directory that rebuilds itself: weights, sizes, vocabularies, facts.
+
+Its description imports without PyTorch, which only those need who touch the weights.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,21 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from gryphone import __version__
-from gryphone.config import ModelConfig, build_model, from_dict
+from gryphone.config import ModelConfig, from_dict
 from gryphone.errors import CheckpointError, GryphoneError, TokenError
-from gryphone.model import GryphOne
+from gryphone.kinds import build_model
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from gryphone.model import GryphOne
 
 FORMAT, VERSION = "gryphone-checkpoint", 1
 SHARD_BYTES = 15 * 2**20
@@ -68,6 +74,8 @@ def save_checkpoint(
 
 def quantize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Matrices as int8 with a scale for each row (`name:scale`), everything else as float16."""
+    import torch
+
     out: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.ndim == 2:
@@ -93,6 +101,8 @@ def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, 
 
     What is there already must be such a directory: it is removed.
     """
+    from safetensors.torch import save_file
+
     _check_replaceable(path, texts)
     fresh = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     old = path.with_name(f".{path.name}.old-{os.getpid()}")
@@ -143,6 +153,8 @@ def checkpoint_directory(path: Path) -> Path:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a checkpoint directory, quantised ones restored."""
+    from safetensors.torch import load_file
+
     path = checkpoint_directory(path)
     files = sorted(path.glob("weights-*.safetensors"))
     if not files:

@@ -1,13 +1,12 @@
-"""Ink: what the pen wrote, in the order it was written. Reads strokes JSON and builds on InkML.
+"""Ink: what the pen wrote, in the order it was written, and the precision at which it is kept.
 
 `Ink` is immutable and always drawable: at least one stroke, no empty stroke, only finite numbers.
 x grows to the right and y downwards, in whatever unit the device used.
 """
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 
 from gryphone.errors import InkError
 
-Stroke = NDArray[np.float64]  # (n, 2): x, y
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Stroke = Floats  # (n, 2): x, y
 
 # Beyond this a coordinate is a damaged file, and differences would lose the shape in float32.
 LARGEST_COORDINATE = 1e9
@@ -151,109 +152,129 @@ def read_bytes(source: Path | bytes, name: str | None, limits: Limits) -> tuple[
     return data, name
 
 
-def read_strokes(
-    source: Path | bytes | str | Sequence[Any] | Mapping[str, Any],
-    *,
-    name: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Ink:
-    """Read strokes JSON: a path, JSON text, or the parsed value.
-
-    A stroke is `[[x, y], ...]` (a third value, time, is dropped) or `{"x": [...], "y": [...]}`;
-    strokes come as a list, or under the key "strokes" beside optional "label" and "id".
-    """
-    value: Any = source
-    if isinstance(source, (Path, bytes, str)):
-        raw = source.encode() if isinstance(source, str) else source
-        data, name = read_bytes(raw, name, limits)
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise InkError(f"{name}: not JSON: {error}") from error
-    name = name or "ink"
-    label, identity = None, Path(name).stem or name
-    if isinstance(value, Mapping):
-        label = value.get("label")
-        identity = str(value.get("id", identity))
-        value = value.get("strokes", [value] if "x" in value else None)
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
-        raise InkError(f'{name}: expected a list of strokes or an object with "strokes"')
-    if label is not None and not isinstance(label, str):
-        raise InkError(f"{name}: label is {label!r}; expected a string")
-    if len(value) > limits.strokes:
-        raise InkError(f"{name}: {len(value)} strokes; the limit is {limits.strokes}")
-    strokes = [_json_stroke(stroke, name, i) for i, stroke in enumerate(value)]
-    check_points(sum(map(len, strokes)), name, limits)
-    if not any(map(len, strokes)):
-        raise InkError(f"{name}: no strokes; there is nothing to read")
-    # A tap that a canvas reports as an empty list drew nothing: leave it out.
-    return Ink(tuple(s for s in strokes if len(s)), label=label, id=identity)
-
-
 def check_points(count: int, name: str, limits: Limits) -> None:
     """Raise InkError when there are more points than the limit."""
     if count > limits.points:
         raise InkError(f"{name}: {count} points; the limit is {limits.points}")
 
 
-def _json_stroke(stroke: Any, name: str, index: int) -> Stroke:
-    """One stroke of either JSON form as an (n, 2) array; n may be zero."""
-    where = f"{name}: stroke {index}"
-    if isinstance(stroke, Mapping):
-        x, y = stroke.get("x"), stroke.get("y")
-        if not isinstance(x, Sequence) or not isinstance(y, Sequence) or len(x) != len(y):
-            raise InkError(f'{where} needs "x" and "y" lists of equal length')
-        stroke = list(zip(x, y, strict=True))
-    if not isinstance(stroke, Sequence) or isinstance(stroke, (str, bytes)):
-        raise InkError(f"{where} is {type(stroke).__name__}; expected a list of points")
-    points = [_json_point(point, where, i) for i, point in enumerate(stroke)]
-    return np.array(points, dtype=np.float64).reshape(-1, 2)
+@dataclass(frozen=True)
+class Precision:
+    """How ink is stored and read: the canvas that defines a pixel, and the errors in pixels.
+
+    It belongs to a network (`ModelConfig.precision`): other ink than training saw costs a point.
+    """
+
+    side: float = 384.0  # width times height is side²; models may draw on other canvases
+    max_aspect: float = 16.0  # flatter ink counts as this flat
+    tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
+    grid: int = 8  # steps per pixel
 
 
-def _json_point(point: Any, where: str, index: int) -> tuple[float, float]:
-    if isinstance(point, Mapping):
-        point = (point.get("x"), point.get("y"))
-    numbers = isinstance(point, Sequence) and not isinstance(point, (str, bytes))
-    if not numbers or len(point) < 2 or not all(_is_number(v) for v in point[:2]):
-        raise InkError(
-            f"{where}, point {index} is {point!r}; expected two numbers, "
-            f"finite and below {LARGEST_COORDINATE:g}"
-        )
-    return float(point[0]), float(point[1])
+DEFAULT_PRECISION = Precision()
 
 
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return abs(value) <= LARGEST_COORDINATE and not math.isnan(value)
+def condensed(
+    inks: Sequence[Sequence[Floats]], precision: Precision = DEFAULT_PRECISION
+) -> list[list[Floats]]:
+    """The strokes of inks as the packed store would give them back."""
+    strokes = [stroke for ink in inks for stroke in ink]
+    lengths = np.array([len(stroke) for stroke in strokes])
+    sizes = [sum(map(len, ink)) for ink in inks]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    grid, stroke = condense(np.concatenate(strokes), lengths, offsets, precision)
+    parts = iter(np.split(grid / precision.grid, np.flatnonzero(np.diff(stroke)) + 1))
+    return [list(islice(parts, len(ink))) for ink in inks]
 
 
-def to_strokes(ink: Ink) -> list[list[list[float]]]:
-    """The strokes as JSON-ready lists: `[[[x, y], ...], ...]`."""
-    return [stroke.tolist() for stroke in ink.strokes]
+def condense(
+    points: Floats, lengths: Ints, offsets: Ints, precision: Precision
+) -> tuple[NDArray[np.int32], Ints]:
+    """The points (M, 2) that stay, on the grid of each ink's canvas, and the stroke (M,) of each.
+
+    `lengths` counts the points of each stroke, `offsets` (n + 1,) bounds the inks.
+    """
+    points = to_canvas(points, offsets, precision)
+    keep = simplify(points, np.cumsum(lengths) - lengths, offsets[:-1], precision.tolerance)
+    grid = np.rint(points[keep] * precision.grid).astype(np.int32)
+    stroke = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    # Rounding makes neighbours meet; a stroke's first point always stays.
+    fresh = np.ones(len(grid), dtype=bool)
+    fresh[1:] = (np.diff(grid, axis=0) != 0).any(axis=1) | (np.diff(stroke) != 0)
+    return grid[fresh], stroke[fresh]
 
 
-def read_inkml(
-    source: Path | bytes, *, name: str | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Ink:
-    """Read InkML of CROHME, MathWriting or any W3C writer; see gryphone/inkml.py."""
-    from gryphone.inkml import parse  # defusedxml is not needed where only packed ink is read
-
-    data, name = read_bytes(source, name, limits)
-    return parse(data, name, limits)
-
-
-def to_inkml(ink: Ink) -> str:
-    """Write InkML that `read_inkml` reads back to an equal Ink (its id is the name of the file)."""
-    from gryphone.inkml import serialize
-
-    return serialize(ink)
+def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:
+    """Move each ink to the origin and scale it to constant area; `offsets` (n + 1,) bounds inks."""
+    starts, counts = offsets[:-1], np.diff(offsets)
+    low = np.minimum.reduceat(points, starts)
+    extent = np.maximum.reduceat(points, starts) - low  # (n, 2)
+    longest = np.maximum(extent.max(axis=1), 1e-12)
+    effective = np.maximum(extent, (longest / precision.max_aspect)[:, None])
+    scale = precision.side / np.sqrt(effective.prod(axis=1))
+    placed: Floats = (points - np.repeat(low, counts, 0)) * np.repeat(scale, counts)[:, None]
+    return placed
 
 
-def read_ink(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> Ink:
-    """Read a file by its ending: `.inkml` or strokes `.json`."""
-    readers = {".inkml": read_inkml, ".json": read_strokes}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise InkError(f"{path}: unknown kind of ink; expected {' or '.join(readers)}")
-    return reader(path, limits=limits)  # type: ignore[operator]
+def distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+    """Distance of points p from the line segments a-b."""
+    start, chord, offset = points[a], points[b] - points[a], points[p] - points[a]
+    length2 = np.maximum((chord * chord).sum(axis=1), 1e-24)
+    along = np.clip((offset * chord).sum(axis=1) / length2, 0.0, 1.0)
+    rest = points[p] - start - along[:, None] * chord
+    result: Floats = np.sqrt((rest * rest).sum(axis=1))
+    return result
+
+
+Distance = Callable[[Floats, Ints, Ints, Ints], Floats]
+
+
+def simplify(points: Floats, strokes: Ints, inks: Ints, tolerance: float) -> NDArray[np.bool_]:
+    """Which points to keep (N,): stroke ends, each ink's extremes, and all that bends further.
+
+    `strokes` and `inks` hold the index of each stroke's and each ink's first point.
+    """
+    count = len(points)
+    keep = np.zeros(count, dtype=bool)
+    keep[strokes] = True
+    keep[np.append(strokes[1:], count) - 1] = True
+    keep |= _extremes(points, inks)
+    return bends(points, keep, tolerance)
+
+
+def bends(
+    points: Floats, ends: NDArray[np.bool_], tolerance: float, distance_of: Distance = distance
+) -> NDArray[np.bool_]:
+    """Which points to keep (N,): `ends`, among them those of all lines, and what bends further.
+
+    All segments are split at once, level by level: as many rounds as the deepest curve needs.
+    """
+    keep = ends.copy()
+    open_points = np.flatnonzero(~keep)  # candidates in segments that are not yet settled
+    while len(open_points):
+        kept = np.flatnonzero(keep)
+        after = np.searchsorted(kept, open_points)
+        off = distance_of(points, kept[after - 1], kept[after], open_points)
+        first = np.flatnonzero(np.diff(after, prepend=-1))  # first candidate of each segment
+        sizes = np.diff(np.append(first, len(after)))
+        farthest = np.maximum.reduceat(off, first)
+        far = np.repeat(farthest > tolerance, sizes)
+        at = np.flatnonzero(far & (off == np.repeat(farthest, sizes)))
+        at = at[np.diff(after[at], prepend=-1) > 0]  # one point per segment when several tie
+        keep[open_points[at]] = True
+        far[at] = False
+        open_points = open_points[far]
+    return keep
+
+
+def _extremes(points: Floats, inks: Ints) -> NDArray[np.bool_]:
+    """The points on each ink's bounding box: dropping one would change the ink's scale."""
+    sizes = np.diff(np.append(inks, len(points)))
+    low = np.repeat(np.minimum.reduceat(points, inks), sizes, 0)
+    high = np.repeat(np.maximum.reduceat(points, inks), sizes, 0)
+    touching = (points == low) | (points == high)
+    # A straight edge along the box touches it many times; its two ends are enough.
+    inner = np.zeros(len(points), dtype=bool)
+    inner[1:-1] = (touching[1:-1] & touching[:-2] & touching[2:]).any(axis=1)
+    result: NDArray[np.bool_] = touching.any(axis=1) & ~inner
+    return result

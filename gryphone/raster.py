@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gryphone.errors import ConfigError, InkError
+from gryphone.config import Canvas
+from gryphone.errors import InkError
 from gryphone.ragged import select
 
 QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
@@ -67,46 +68,6 @@ class InkBatch:
             glyph=torch.full((len(pen),), -1, dtype=torch.int64),
             size=len(inks),
         )
-
-
-@dataclass(frozen=True)
-class Canvas:
-    """How ink is scaled before it is drawn.
-
-    `square`: the longer side fills `side` pixels, centred (the paper). `area`: width times height
-    is side², whatever the shape. `stroke`: a typical stroke is `stroke` pixels long, so that
-    symbols have one size in short and long formulas; the area never exceeds side². The last two
-    limit the aspect ratio to `max_aspect`: beyond it, the longer side decides. A stroke that is
-    smaller than `dot` pixels is drawn as one and the same dot: some pens leave a point, others a
-    scribble, and only its height says what it means.
-    """
-
-    kind: str = "stroke"
-    side: int = 384
-    patch: int = 8
-    window: int = 16  # receptive field of one patch, in pixels: patch or twice the patch
-    max_aspect: float = 16.0
-    stroke: float = 36.0
-    dot: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("square", "area", "stroke"):
-            raise ConfigError(f"canvas kind {self.kind!r} is unknown; use square, area or stroke")
-        if self.patch < 1:
-            raise ConfigError(f"canvas patch is {self.patch}; it must be 1 or more")
-        if self.side % self.patch or self.window not in (self.patch, 2 * self.patch):
-            raise ConfigError(
-                f"canvas side {self.side} must be a multiple of the patch {self.patch}, and the "
-                f"window {self.window} the patch or twice the patch"
-            )
-
-    def slots(self, area_factor: float = 1.0) -> int:
-        """The most patches a canvas can have when its area is scaled by `area_factor`."""
-        side = self.side * math.sqrt(area_factor if self.kind != "stroke" else 1) / self.patch
-        if self.kind == "square":
-            return math.ceil(side) ** 2
-        longest = side * math.sqrt(self.max_aspect)
-        return math.ceil(side * side + 2 * longest + 4)
 
 
 @dataclass(frozen=True)
@@ -190,15 +151,6 @@ def fit(
     return points, grid.flip(1)
 
 
-def drawn_size(batch: InkBatch, canvas: Canvas) -> Tensor:
-    """How large a typical stroke of each ink is drawn (B,), as a share of its usual size.
-
-    Less than one where so much was written that the canvas holds it only when it is shrunk, and
-    for dots.
-    """
-    return typical_stroke(replace(batch, points=fit(batch, canvas)[0])) / canvas.stroke
-
-
 def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> Pixels:
     """Draw every stroke one pixel wide, and dots three."""
     points, shape = fit(batch, canvas, area_factor)
@@ -236,45 +188,6 @@ def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> 
     )
 
 
-def draw_reference(strokes: Sequence[np.ndarray], canvas: Canvas) -> np.ndarray:
-    """One ink drawn by plain loops, (H, W) uint8: what `draw` must equal pixel for pixel."""
-    points = [np.asarray(s, dtype=np.float32) for s in strokes if len(s)]
-    everything = np.concatenate(points)
-    low, extent = everything.min(0), everything.max(0) - everything.min(0)
-    side = np.float32(canvas.side)
-    longest = np.maximum(extent.max(), np.float32(1e-12))
-    if canvas.kind == "square":
-        scale = (side - 1) / longest
-        shift = (side - extent * scale) / 2
-        pixels = np.array([side, side])
-    else:
-        effective = np.maximum(extent, longest / np.float32(canvas.max_aspect))
-        scale = side / np.sqrt(effective.prod())
-        if canvas.kind == "stroke":
-            sizes = sorted((s.max(0) - s.min(0)).max() for s in points)
-            typical = sizes[len(sizes) * QUANTILE[0] // QUANTILE[1]]
-            typical = np.maximum(typical, longest / np.float32(LONGEST_STROKES))
-            scale = np.minimum(scale, np.float32(canvas.stroke) / typical)
-        shift = np.full(2, 0.5, np.float32)
-        pixels = extent * scale + 1
-    width, height = (np.maximum(np.ceil(pixels / canvas.patch), 1) * canvas.patch).astype(int)
-    image = np.zeros((height, width), np.uint8)
-    for stroke in points:
-        placed = (stroke - low) * scale + shift
-        top, bottom = placed.min(0), placed.max(0)
-        if (bottom - top).max() < canvas.dot:
-            placed = ((top + bottom) / 2)[None]
-            column, row = np.floor(placed[0]).astype(int)
-            image[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = 1
-        for a, b in zip(np.concatenate([placed[:1], placed[:-1]]), placed, strict=True):
-            delta = b - a
-            n = max(1, int(np.ceil(np.abs(delta).max())))
-            for k in range(n + 1):
-                x, y = np.floor(a + delta * (np.float32(k) / np.float32(n))).astype(int)
-                image[min(max(y, 0), height - 1), min(max(x, 0), width - 1)] = 1
-    return image
-
-
 def to_image(pixels: Pixels, height: int, width: int) -> Tensor:
     """Dense bitmaps (B, height, width) uint8; what does not fit is cut off."""
     image = torch.zeros(pixels.size, height, width, dtype=torch.uint8, device=pixels.row.device)
@@ -283,12 +196,24 @@ def to_image(pixels: Pixels, height: int, width: int) -> Tensor:
     return image
 
 
-def to_patches(pixels: Pixels, canvas: Canvas, *, slots: int, dense: bool = False) -> Patches:
+def most_patches(canvas: Canvas, area_factor: float = 1.0) -> int:
+    """The most patches a canvas can have when its area is scaled by `area_factor`."""
+    side = canvas.side * math.sqrt(area_factor if canvas.kind != "stroke" else 1) / canvas.patch
+    if canvas.kind == "square":
+        return math.ceil(side) ** 2
+    longest = side * math.sqrt(canvas.max_aspect)
+    return math.ceil(side * side + 2 * longest + 4)
+
+
+def to_patches(
+    pixels: Pixels, canvas: Canvas, *, area_factor: float = 1.0, dense: bool = False
+) -> Patches:
     """Keep the inked patches (all of them with `dense`), each with its surroundings.
 
-    `slots` is `canvas.slots(...)` for the largest area factor used: the room per sample.
+    `area_factor` is the largest one that the inks were drawn with.
     """
     size, patch, device = pixels.size, canvas.patch, pixels.row.device
+    slots = most_patches(canvas, area_factor)  # the room per sample
     grid = pixels.shape // patch  # (B, 2)
     columns = grid[pixels.sample, 1]
     row, column = pixels.row // patch, pixels.column // patch

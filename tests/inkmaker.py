@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gryphone.ink import Glyph, Ink, to_inkml
+from gryphone.ink import Glyph, Ink
+from gryphone.reading.inkml import to_inkml
 
 Place = tuple[str, float, float, float]  # label, left, top, size
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from gryphone.data.packed import Packed
 from gryphone.data.store import load_packed
-from gryphone.ink import Glyph, Ink, to_inkml
+from gryphone.ink import Glyph, Ink
+from gryphone.reading.inkml import to_inkml
 
 A, B, C, D, E, F = (0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)
 SHAPES: dict[str, list[list[tuple[float, float]]]] = {

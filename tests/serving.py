@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 from tinymodel import tiny_checkpoint
 
 import gryphone
-from gryphone.ink import Ink, to_strokes
-from gryphone.recognize import Recognizer
+from gryphone.ink import Ink
+from gryphone.reading.strokes import to_strokes
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.run import address, listen, make_server
 from gryphone.server.settings import Settings

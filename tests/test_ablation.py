@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-import gryphone.train
-from gryphone.analysis.ablation import (
+import gryphone.training.train
+from gryphone.errors import ConfigError, DataError
+from gryphone.studies.ablation import (
     check_arm,
     last_scores,
     read_arms,
@@ -12,8 +13,7 @@ from gryphone.analysis.ablation import (
     table,
     train_arm,
 )
-from gryphone.config import TrainConfig, config_of
-from gryphone.errors import ConfigError, DataError
+from gryphone.training.settings import TrainConfig, config_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,7 +52,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "state-000000003").mkdir()
         (folder / "eval.csv").write_text("step,em\n3,50\n")
 
-    monkeypatch.setattr(gryphone.train, "train", train)
+    monkeypatch.setattr(gryphone.training.train, "train", train)
     assert train_arm(arm(tmp_path / "out"), init=None) == {"step": 3, "em": 50}
     return tmp_path / "out"
 

@@ -14,7 +14,9 @@ from inkmaker import some, write_folder
 from tinymodel import tiny_checkpoint
 
 import gryphone
-from gryphone.batch import (
+from gryphone.errors import DataError, InkError
+from gryphone.reading.inputs import expand
+from gryphone.recognition.batch import (
     BATCH,
     fingerprint,
     read_file,
@@ -23,10 +25,8 @@ from gryphone.batch import (
     run_batch,
     settings_of,
 )
-from gryphone.errors import DataError, InkError
-from gryphone.inputs import expand
-from gryphone.options import Ask
-from gryphone.recognize import Recognizer
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import Recognizer
 
 ASK = Ask(steps=2)
 
@@ -234,7 +234,7 @@ def test_no_file_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def flawed(path: Path) -> None:
         raise MemoryError("of 3 bytes")
 
-    monkeypatch.setattr("gryphone.batch.read_source", flawed)
+    monkeypatch.setattr("gryphone.recognition.batch.read_source", flawed)
     assert read_file(Path("a.png")) == "a.png: cannot be read: MemoryError: of 3 bytes"
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gryphone.analysis.card import by_class, by_length, read_answers, results, table, write
-from gryphone.analysis.common import difference
 from gryphone.errors import DataError
-from gryphone.metrics import Sample
+from gryphone.release.card import by_class, by_length, read_answers, results, table, write
+from gryphone.release.common import difference
+from gryphone.scoring.metrics import Sample
 
 SAMPLES = [
     Sample("a", "x ^ { 2 }", "x ^ { 2 }"),
@@ -90,7 +90,8 @@ def test_what_a_user_does_wrong_is_one_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        runpy.run_module(f"gryphone.analysis.{name}", run_name="__main__")
+        room = "release" if name in ("card", "calibration", "release") else "studies"
+        runpy.run_module(f"gryphone.{room}.{name}", run_name="__main__")
     (line,) = capsys.readouterr().err.splitlines()
     assert stopped.value.code == 2
     assert line.startswith(f"{name}: ") and message in line

@@ -9,8 +9,6 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from gryphone.analysis.release import DATA, LICENCE, release
-from gryphone.analysis.release import main as release_main
 from gryphone.checkpoint import (
     checkpoint_directory,
     dequantize,
@@ -20,10 +18,13 @@ from gryphone.checkpoint import (
     read_tokenizer,
     save_checkpoint,
 )
-from gryphone.config import PRESETS, build_model
+from gryphone.config import PRESETS
 from gryphone.errors import CheckpointError
+from gryphone.kinds import build_model
+from gryphone.release.release import DATA, LICENCE, release
+from gryphone.release.release import main as release_main
 from gryphone.tokens import build_tokenizer
-from gryphone.warmstart import carry_vocabulary
+from gryphone.training.initialise import carry_vocabulary
 
 LABELS = [[r"\frac", r"{", r"1", r"}", r"{", r"2", r"}"], ["x", "^", "{", "2", "}", "+", "3"]]
 
@@ -239,7 +240,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(
     def full(*_: object) -> None:
         raise reason
 
-    monkeypatch.setattr("gryphone.checkpoint.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(CheckpointError, match="No space left"):
         save(tmp_path / "a")
     assert read_tensors(tmp_path / "a").keys() == before.keys()

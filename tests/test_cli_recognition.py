@@ -16,12 +16,13 @@ from PIL import Image
 from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner, Result
 
-from gryphone.batch import read_file
 from gryphone.checkpoint import load_checkpoint
 from gryphone.cli import evaluation, recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
-from gryphone.ink import Ink, to_inkml
-from gryphone.recognize import load
+from gryphone.ink import Ink
+from gryphone.reading.inkml import to_inkml
+from gryphone.recognition.batch import read_file
+from gryphone.recognition.recognizer import load
 
 
 @pytest.fixture(scope="module")
@@ -218,8 +219,8 @@ def test_out_may_be_a_device(ink: str, weights: str) -> None:
 def test_ctrl_c_says_how_far_it_got(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gryphone.batch import BATCH
-    from gryphone.recognize import Recognizer
+    from gryphone.recognition.batch import BATCH
+    from gryphone.recognition.recognizer import Recognizer
 
     folder, out = write_folder(tmp_path / "inks", some(BATCH + 2)), tmp_path / "r.jsonl"
     many = Recognizer.recognize_many
@@ -239,7 +240,7 @@ def test_ctrl_c_says_how_far_it_got(
     common = ("recognize", str(folder), "--weights", weights, "--steps", "2")
     for stop, more in ((stopped_early, ()), (terminated, ("--out", str(out)))):
         with monkeypatch.context() as patch:
-            patch.setattr("gryphone.recognize.load", stop)
+            patch.setattr("gryphone.recognition.recognizer.load", stop)
             assert f"stopped: 0 of {BATCH + 2} done; " in run(*common, *more).stderr
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     with monkeypatch.context() as patch:
@@ -259,7 +260,7 @@ def test_a_killed_worker_is_one_line(
         yield from [power()] * 9
         raise BrokenProcessPool("terminated abruptly")
 
-    monkeypatch.setattr("gryphone.batch._read_ahead", killed)
+    monkeypatch.setattr("gryphone.recognition.batch._read_ahead", killed)
     folder = write_folder(tmp_path / "inks", some(12))
     common = ("recognize", str(folder), "--weights", weights, "--steps", "1", "--workers", "1")
     for more, remedy in (((), "use --out"), (("--out", f"{tmp_path}/r.jsonl"), "the same command")):
@@ -353,7 +354,7 @@ def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     trained = load_checkpoint(weights).model.parameters()
     assert facts["parameters"] == sum(p.numel() for p in trained)
     assert "version: " in fine("info", "--weights", weights)
-    monkeypatch.setattr("gryphone.recognize.WEIGHTS", tmp_path)
+    monkeypatch.setattr("gryphone.recognition.recognizer.WEIGHTS", tmp_path)
     assert "no default weights" in json.loads(fine("info", "--json"))["problem"]
 
 
@@ -366,7 +367,7 @@ def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> No
 
 
 def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
-    from gryphone.demo import run as run_demo
+    from gryphone.cli.demo import run as run_demo
 
     with pytest.raises(DataError, match="examples come with the repository"):
         run_demo(load(weights), tmp_path / "x.png", lambda line: None, tmp_path)

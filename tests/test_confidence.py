@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gryphone.analysis.calibration import fit, held_out, reliability
-from gryphone.confidence import (
+from gryphone.decoding import Decoded
+from gryphone.recognition.confidence import (
     DEFAULT,
     calibrated,
     hidden_distributions,
@@ -14,7 +14,7 @@ from gryphone.confidence import (
     whole_features,
     witnesses,
 )
-from gryphone.decoding import Decoded
+from gryphone.release.calibration import fit, held_out, reliability
 
 ANSWER = np.array([[2], [3]])
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import gryphone
 from gryphone.checkpoint import read_tokenizer
-from gryphone.constrain import Grammar
 from gryphone.errors import ConfigError, TokenError
-from gryphone.hints import apply_lock, blank
 from gryphone.latex.validity import is_valid
-from gryphone.recognize import WEIGHTS
+from gryphone.recognition.constraints import apply_lock, blank
+from gryphone.recognition.grammar import Grammar
+from gryphone.recognition.recognizer import WEIGHTS
 from gryphone.tokens import (
     EMPTY,
     MASK_ID,

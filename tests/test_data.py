@@ -7,14 +7,15 @@ import pytest
 
 from gryphone.data.align import Agreement, align
 from gryphone.data.archive import members, source_name
+from gryphone.data.contact_sheet import contact_sheet
 from gryphone.data.folder import read_labels
 from gryphone.data.mathwriting import read as read_mathwriting
 from gryphone.data.samples import Sample, Unreadable, read_dataset
-from gryphone.data.sheet import contact_sheet
 from gryphone.errors import DataError
-from gryphone.ink import Glyph, Ink, read_inkml, to_inkml
-from gryphone.inputs import expand
+from gryphone.ink import Glyph, Ink
 from gryphone.latex.normalize import normalize
+from gryphone.reading.inkml import read_inkml, to_inkml
+from gryphone.reading.inputs import expand
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

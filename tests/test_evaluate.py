@@ -11,13 +11,13 @@ from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner
 
 import gryphone
-from gryphone.analysis.calibration import _truth
 from gryphone.cli.evaluation import register
 from gryphone.errors import ConfigError, DataError
-from gryphone.evaluate import Item, _true_graph, evaluate, ink_length, items, told_apart
-from gryphone.ink import to_inkml
-from gryphone.metrics import RATES
-from gryphone.recognize import Recognizer
+from gryphone.reading.inkml import to_inkml
+from gryphone.recognition.recognizer import Recognizer
+from gryphone.release.calibration import _truth
+from gryphone.scoring.evaluate import Item, _true_graph, evaluate, ink_length, items, told_apart
+from gryphone.scoring.metrics import RATES
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_right_answers_are_counted(
 ) -> None:
     folder = write_folder(tmp_path / "set", [power(id="a"), fraction(id="b")])
     monkeypatch.setattr(
-        "gryphone.evaluate._read_window", lambda r, w, a: [("x ^ { 2 } + 2",)] * len(w)
+        "gryphone.scoring.evaluate._read_window", lambda r, w, a: [("x ^ { 2 } + 2",)] * len(w)
     )
     report = evaluate(recognizer, folder).to_dict()
     assert report["normalized"]["em"] == report["graph"]["exact"] == 50.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gryphone.errors import DataError, GryphoneError, LatexError
-from gryphone.graph import Graph, graph_errors, graph_of_latex, read_lg, score_graphs
+from gryphone.scoring.graph import Graph, graph_errors, graph_of_latex, read_lg, score_graphs
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -24,14 +24,16 @@ def test_the_package_alone_imports_nothing_heavy() -> None:
 
 
 def test_inference_imports_no_training_server_or_plotting_code() -> None:
-    loaded = modules_after("import gryphone.recognize")
+    loaded = modules_after("import gryphone.recognition.recognizer")
     assert not loaded & set(HEAVY)
     ours = {m for m in loaded if m.startswith("gryphone.")}
-    for part in ("train", "objective", "synth", "data.packed", "data.store", "server"):
+    for part in ("training", "synth", "data.packed", "data.store", "server"):
         assert not any(m.startswith(f"gryphone.{part}") for m in ours), (part, ours)
 
 
 @pytest.mark.parametrize("missing", ["rapidfuzz", "defusedxml", "latex2mathml", "pydantic"])
 def test_training_runs_without_inference_extras(missing: str) -> None:
-    code = f"import sys\nsys.modules[{missing!r}] = None\nimport gryphone.train, gryphone.cli"
-    assert "gryphone.train" in modules_after(code)
+    code = (
+        f"import sys\nsys.modules[{missing!r}] = None\nimport gryphone.training.train, gryphone.cli"
+    )
+    assert "gryphone.training.train" in modules_after(code)

@@ -6,7 +6,7 @@ from PIL import Image
 from tinymodel import tiny_checkpoint
 
 import gryphone
-from gryphone.analysis.invariance import CHANGES, is_right, labelled, measure
+from gryphone.studies.invariance import CHANGES, is_right, labelled, measure
 
 
 def test_what_is_right_is_changed_and_read_again(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import torch
 from inkmaker import power, row
 
 from gryphone.config import PRESETS
-from gryphone.locate import assign, strokes_on_patches
 from gryphone.raster import InkBatch, draw, to_patches
+from gryphone.recognition.stroke_assignment import assign, strokes_on_patches
 
 
 def test_every_stroke_goes_to_its_token() -> None:
@@ -37,7 +37,7 @@ def test_stroke_pixels_are_counted_on_the_patches_of_their_sample() -> None:
     batch = InkBatch.from_strokes([ink.strokes for ink in inks])
     batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1)
     pixels = draw(batch, canvas)
-    patches = to_patches(pixels, canvas, slots=canvas.slots())
+    patches = to_patches(pixels, canvas)
     first = len(inks[0].strokes)
     for sample, strokes in ((0, range(first)), (1, range(first, first + len(inks[1].strokes)))):
         counts = strokes_on_patches(pixels, patches, canvas, sample, strokes)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gryphone.errors import ConfigError, DataError
-from gryphone.metrics import (
+from gryphone.scoring.metrics import (
     Sample,
     edit_distance,
     mcnemar,

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from gryphone.config import PRESETS, ModelConfig, build_model
+from gryphone.config import PRESETS, Canvas, ModelConfig
 from gryphone.errors import ConfigError
+from gryphone.kinds import build_model
 from gryphone.model import DenseEncoder, Packing, attend
-from gryphone.raster import Canvas, InkBatch, draw, to_patches
-from gryphone.recognize import choose, look
+from gryphone.raster import InkBatch, draw, to_patches
+from gryphone.recognition.recognizer import choose, look
 
 SIZES = (30, 9)
 
@@ -115,9 +116,7 @@ def test_the_paper_preset_is_the_paper_s() -> None:
     attention = [m for m in model.modules() if hasattr(m, "dropout") and hasattr(m, "heads")]
     assert len(attention) == 12 + 2 * 5
     assert {m.dropout for m in attention} == {0.3}
-    patches = to_patches(
-        draw(InkBatch.from_strokes(inks(1)), c.canvas), c.canvas, slots=784, dense=True
-    )
+    patches = to_patches(draw(InkBatch.from_strokes(inks(1)), c.canvas), c.canvas, dense=True)
     features, rows = model.encoder(patches)
     assert features.shape == (785, 384) and rows.longest == 785
 

@@ -8,10 +8,9 @@ import pytest
 
 from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import Sample, Unreadable, read_dataset
-from gryphone.data.simplify import Precision, simplify, to_canvas
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError
-from gryphone.ink import Ink
+from gryphone.ink import Ink, Precision, simplify, to_canvas
 
 
 def samples(inks: list[Ink], source: str = "made") -> list[Sample | Unreadable]:

@@ -17,16 +17,14 @@ from scipy import ndimage
 from skimage.filters import apply_hysteresis_threshold
 from skimage.measure import approximate_polygon
 
-from gryphone.analysis.invariance import on_desk
 from gryphone.data.images import _some_paper, photographed, read_boxes, traced
 from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import IMAGES, Sample, Unreadable, read_dataset
 from gryphone.errors import DataError, InkError
-from gryphone.ink import Ink, to_inkml
-from gryphone.inputs import expand
-from gryphone.photo import read_image
+from gryphone.ink import Ink
+from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, without_dust
 from gryphone.photo.decode import open_picture
-from gryphone.photo.paper import Levels, ink_mask, parts_of, pen_width, without_dust
+from gryphone.photo.image import read_image
 from gryphone.photo.redraw import redrawn
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.sheet import find_sheet
@@ -34,6 +32,9 @@ from gryphone.photo.skeleton import radii_of
 from gryphone.photo.smooth import TOLERANCE, _soft, smooth
 from gryphone.photo.trace import trace
 from gryphone.raster import InkBatch, typical_stroke
+from gryphone.reading.inkml import to_inkml
+from gryphone.reading.inputs import expand
+from gryphone.studies.invariance import on_desk
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "offline"
 

@@ -8,7 +8,7 @@ from tinymodel import tiny_checkpoint
 from torch import nn
 
 import gryphone
-from gryphone.prepack import PackedLinear, prepack
+from gryphone.recognition.cpu_linear import PackedLinear, prepack
 
 
 @pytest.mark.parametrize("bias", [True, False])

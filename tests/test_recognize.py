@@ -21,12 +21,14 @@ from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
-from gryphone.ink import Ink, to_inkml, to_strokes
+from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
-from gryphone.options import Ask
 from gryphone.photo.redraw import redrawn
-from gryphone.recognize import Looked, Recognizer, load, together
-from gryphone.result import spans, spell, write_latex
+from gryphone.reading.inkml import to_inkml
+from gryphone.reading.strokes import to_strokes
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import Looked, Recognizer, load, together
+from gryphone.recognition.result import spans, spell, write_latex
 from gryphone.tokens import EMPTY, SatTokenizer
 
 
@@ -169,9 +171,9 @@ def test_an_unsure_answer_looks_at_both_tracings(
     assert named <= set(range(len(one.strokes)))
     drawn_again = answer(one)  # pen ink is traced from its drawing
     assert answer(replace(one, retraced=redrawn(one.strokes))) == drawn_again
-    monkeypatch.setattr("gryphone.recognize.DOUBT_ABOUT_PICTURE", 1e9)
+    monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_PICTURE", 1e9)
     assert answer(both) != answer(one) == drawn_again
-    monkeypatch.setattr("gryphone.recognize.DOUBT_ABOUT_INK", 1e9)
+    monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_INK", 1e9)
     assert answer(both) == answer(one) != drawn_again
 
 
@@ -358,7 +360,7 @@ def test_bad_questions_are_named(encoded, options, kind, message) -> None:
 
 
 def test_load_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gryphone.recognize.WEIGHTS", tmp_path / "none")
+    monkeypatch.setattr("gryphone.recognition.recognizer.WEIGHTS", tmp_path / "none")
     with pytest.raises(CheckpointError, match="no default weights"):
         load()
     with pytest.raises(CheckpointError, match="no checkpoint directory"):

@@ -14,10 +14,10 @@ from test_cli_data import run
 
 from gryphone.data.images import _dense
 from gryphone.data.packed import read_packed
-from gryphone.data.retake import another_picture, retaken
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
-from gryphone.photo import read_image
+from gryphone.photo.image import read_image
+from gryphone.synth.retakes import another_picture, retaken
 
 
 def page(text: str) -> bytes:

@@ -14,11 +14,12 @@ from serving import events, in_process, strokes, tiny
 from starlette.testclient import TestClient
 
 from gryphone.errors import ConfigError
-from gryphone.ink import to_inkml, to_strokes
-from gryphone.recognize import Recognizer
-from gryphone.server.metrics import Counter, Histogram
+from gryphone.reading.inkml import to_inkml
+from gryphone.reading.strokes import to_strokes
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.schemas import Answer, ModelAnswer
 from gryphone.server.settings import Settings
+from gryphone.server.telemetry import Counter, Histogram
 
 
 @pytest.fixture(scope="module")

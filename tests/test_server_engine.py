@@ -13,13 +13,13 @@ from serving import events, in_process, on_a_port, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import CheckpointError
-from gryphone.options import Ask
-from gryphone.recognize import Looked, Recognizer
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import Looked, Recognizer
 from gryphone.server import engine as engine_module
 from gryphone.server.app import create_app
 from gryphone.server.engine import Engine, Job
-from gryphone.server.metrics import Metrics
 from gryphone.server.settings import Settings
+from gryphone.server.telemetry import Metrics
 
 INKS = [power(), fraction(), row("x+1=2"), row("1"), row("2-1"), row("n=0"), row("(x)"), row("x.")]
 

@@ -18,9 +18,9 @@ from serving import in_process, on_a_port, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import InkError
-from gryphone.recognize import Recognizer
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
-from gryphone.server.errors import Problem
+from gryphone.server.problems import Problem
 from gryphone.server.reading import read_form, read_photo, read_request
 from gryphone.server.run import make_server
 from gryphone.server.settings import Settings

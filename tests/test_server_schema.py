@@ -15,8 +15,9 @@ from PIL import Image, ImageDraw
 from serving import in_process, on_a_port, tiny
 from starlette.testclient import TestClient
 
-from gryphone.ink import to_inkml, to_strokes
-from gryphone.recognize import Recognizer
+from gryphone.reading.inkml import to_inkml
+from gryphone.reading.strokes import to_strokes
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.settings import Settings
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from gryphone.config import SourceConfig
-from gryphone.data.mixture import synth_source
 from gryphone.data.packed import Packed
 from gryphone.errors import ConfigError, DataError
 from gryphone.synth.compose import Composer
@@ -25,13 +23,13 @@ from gryphone.synth.formulas import (
     is_protected,
     protected_labels,
 )
+from gryphone.synth.glyph_sources import build_bank, from_detexify
 from gryphone.synth.glyphs import GlyphBank, GlyphSample, clean, load_bank, pack
 from gryphone.synth.hand import root_hooks
+from gryphone.synth.ink_source import SynthSource
 from gryphone.synth.layouts import Layout, Layouts, Slot, concat, load_layouts, pack_layouts
-from gryphone.synth.photos import photographs, written
+from gryphone.synth.photographs import photographs, written
 from gryphone.synth.real import hand_boxes, real_layouts
-from gryphone.synth.source import SynthSource
-from gryphone.synth.sources import build_bank, from_detexify
 from gryphone.synth.style import REAL, Style
 from gryphone.synth.symbols import Fit, drawn_classes, fit_of, glyph_class, words
 from gryphone.synth.texlayout import (
@@ -44,6 +42,8 @@ from gryphone.synth.texlayout import (
     typeset,
 )
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split
+from gryphone.training.mixture import synth_source
+from gryphone.training.settings import SourceConfig
 
 needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not installed")
 

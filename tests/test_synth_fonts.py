@@ -8,12 +8,12 @@ import pytest
 from PIL import ImageFont
 from typer.testing import CliRunner
 
-from gryphone.analysis import hands
 from gryphone.cli import make_app
 from gryphone.data.packed import read_packed, write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import DataError
 from gryphone.ink import Ink
+from gryphone.studies import hands
 from gryphone.synth import fonts
 from gryphone.synth.build import save_tokenizer
 from gryphone.synth.fonts import from_fonts, with_fonts

@@ -15,8 +15,11 @@ from gryphone.ink import Ink
 from gryphone.synth.build import grammar_formulas, protected_of, protected_sets
 from gryphone.synth.compose import Composer
 from gryphone.synth.formulas import clean_formulas, is_protected
+from gryphone.synth.glyph_sources import from_inks
 from gryphone.synth.glyphs import GlyphBank, GlyphSample, pack
-from gryphone.synth.guard import (
+from gryphone.synth.ink_source import STYLES
+from gryphone.synth.layouts import load_layouts
+from gryphone.synth.leakage import (
     SAME,
     bank_strokes,
     check_bank,
@@ -26,9 +29,6 @@ from gryphone.synth.guard import (
     protected_names,
     signatures,
 )
-from gryphone.synth.layouts import load_layouts
-from gryphone.synth.source import STYLES
-from gryphone.synth.sources import from_inks
 from gryphone.synth.style import Style
 from gryphone.synth.write import read_order
 from gryphone.tokens import sat_join, sat_split, tokenizer_from_dict

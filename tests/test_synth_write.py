@@ -15,14 +15,14 @@ import typer
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
-from gryphone.analysis.realism import look_at, patch_eyes, train_judge, write_again
 from gryphone.cli import synth
 from gryphone.data.packed import Packed
 from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, DataError
-from gryphone.ink import read_inkml
 from gryphone.latex.validity import check
 from gryphone.raster import InkBatch
+from gryphone.reading.inkml import read_inkml
+from gryphone.studies.realism import look_at, patch_eyes, train_judge, write_again
 from gryphone.synth.build import counted
 from gryphone.synth.compose import Composer
 from gryphone.synth.formulas import as_written

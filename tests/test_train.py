@@ -19,11 +19,14 @@ import yaml
 from madeup import made_up_store, write_inks
 from typer.testing import CliRunner
 
-from gryphone.augment import Augment
 from gryphone.checkpoint import load_checkpoint, read_tensors
 from gryphone.cli.training import register
-from gryphone.config import PRESETS, SourceConfig, TrainConfig, load_config
-from gryphone.data.mixture import (
+from gryphone.config import PRESETS
+from gryphone.data.store import InkStore
+from gryphone.errors import CheckpointError, ConfigError, DataError
+from gryphone.tokens import build_tokenizer
+from gryphone.training.augment import Augment
+from gryphone.training.mixture import (
     Mixture,
     StoreSource,
     choose,
@@ -31,12 +34,10 @@ from gryphone.data.mixture import (
     load_sources,
     report_shareless,
 )
-from gryphone.data.store import InkStore
-from gryphone.errors import CheckpointError, ConfigError, DataError
-from gryphone.objective import seeded, training_canvases, training_loss
-from gryphone.runs import Run
-from gryphone.tokens import build_tokenizer
-from gryphone.train import learning_rate, start_accelerator, train
+from gryphone.training.objective import seeded, training_canvases, training_loss
+from gryphone.training.run_files import Run
+from gryphone.training.settings import SourceConfig, TrainConfig, load_config
+from gryphone.training.train import learning_rate, start_accelerator, train
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"report": lambda line: None}
@@ -104,7 +105,7 @@ def test_canvases_hold_the_label_and_a_pad() -> None:
 
 
 def test_gradient_of_every_parameter(tmp_path: Path) -> None:
-    from gryphone.config import build_model
+    from gryphone.kinds import build_model
 
     packed = made_up_store(tmp_path, 8)
     tokenizer = build_tokenizer("sat", [x.split() for x in packed.labels])
@@ -182,7 +183,7 @@ def test_an_interrupted_run_is_saved_and_goes_on(
             signal.raise_signal(number)
         return training_loss(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gryphone.train.training_loss", step)
+    monkeypatch.setattr("gryphone.training.train.training_loss", step)
     with pytest.raises(KeyboardInterrupt):
         train(settings, report=interrupt)
     state = tmp_path / "runs" / "run" / "state-000000003"
@@ -205,7 +206,7 @@ def test_interrupted_twice_a_step_is_left_unsaved(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("gryphone.train.training_loss", step)
+    monkeypatch.setattr("gryphone.training.train.training_loss", step)
     with pytest.raises(KeyboardInterrupt):
         train(config(tmp_path), **QUIET)
     assert not list((tmp_path / "runs" / "run").iterdir())
@@ -215,7 +216,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def stopped(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gryphone.train.train", stopped)
+    monkeypatch.setattr("gryphone.training.train.train", stopped)
     (tmp_path / "a.yaml").write_text("sources: [{path: a}]")
     app = typer.Typer()
     register(app)
@@ -259,7 +260,7 @@ def test_first_weights_of_another_size_are_one_line(tmp_path: Path, size: str) -
 
 def test_the_device_does_not_depend_on_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
-    monkeypatch.setattr("gryphone.train.Accelerator", lambda **given: asked.append(given))
+    monkeypatch.setattr("gryphone.training.train.Accelerator", lambda **given: asked.append(given))
     for gpu in (True, False):
         monkeypatch.setattr("torch.cuda.is_available", lambda gpu=gpu: gpu)
         for precision in ("no", "bf16"):
@@ -272,9 +273,10 @@ def test_the_device_does_not_depend_on_the_precision(monkeypatch: pytest.MonkeyP
 TWO = """
 import json, signal, sys, time
 from dataclasses import replace
-from gryphone.config import *
-from gryphone.runs import Run
-from gryphone.train import leave, train
+from gryphone.config import from_dict
+from gryphone.training.run_files import Run
+from gryphone.training.settings import TrainConfig
+from gryphone.training.train import leave, train
 
 settings = from_dict(TrainConfig, json.loads(sys.argv[1]), "test")
 train(settings)

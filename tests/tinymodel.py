@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from gryphone.checkpoint import save_checkpoint
-from gryphone.config import PRESETS, build_model
+from gryphone.config import PRESETS
+from gryphone.kinds import build_model
 from gryphone.latex.normalize import normalize
 from gryphone.tokens import build_tokenizer
 

@@ -63,8 +63,8 @@ def pack(
 
     from gryphone.data.images import photographed, read_boxes, traced
     from gryphone.data.packed import write_packed
-    from gryphone.data.retake import retaken
     from gryphone.data.samples import read_dataset
+    from gryphone.synth.retakes import retaken
 
     if takes > 1 and photograph is None and retake is None:
         raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
@@ -195,7 +195,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Draw a random choice of samples with their labels to a contact sheet."""
-    from gryphone.data.sheet import contact_sheet
+    from gryphone.data.contact_sheet import contact_sheet
 
     with _progress("choosing") as progress:
         chosen, left_out = _choose(paths, count, random.Random(seed), progress)

@@ -20,7 +20,7 @@ from gryphone.cli.recognition import (
 from gryphone.errors import DataError, GryphoneError
 
 if TYPE_CHECKING:
-    from gryphone.evaluate import Evaluation
+    from gryphone.scoring.evaluate import Evaluation
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 TITLES = {"em": "EM", "le1": "≤1", "le2": "≤2", "le3": "≤3", "cer": "CER", "ser": "SER"}
@@ -55,7 +55,7 @@ def evaluate(
     device: Device = "cpu",
 ) -> None:
     """Score the recogniser on a data set; nothing is left out."""
-    from gryphone.evaluate import evaluate as run
+    from gryphone.scoring.evaluate import evaluate as run
 
     for path in dataset:
         if not path.exists():
@@ -90,7 +90,7 @@ def evaluate(
 
 def _print_graph_truths(report: "Evaluation") -> None:
     """Say it where not every truth's graph is the archive's."""
-    from gryphone.evaluate import GRAPH_TRUTHS
+    from gryphone.scoring.evaluate import GRAPH_TRUTHS
 
     found, latex, unreadable = (report.graph_truths[name] for name in GRAPH_TRUTHS)
     if not latex + unreadable:
@@ -155,7 +155,7 @@ def _facts(weights: Path | None) -> dict[str, Any]:
     import torch
 
     from gryphone import __version__
-    from gryphone.recognize import WEIGHTS
+    from gryphone.recognition.recognizer import WEIGHTS
 
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     facts: dict[str, Any] = {
@@ -190,7 +190,7 @@ def demo(
     weights: Weights = None,
 ) -> None:
     """Recognise the bundled examples, and draw how one of them is refined."""
-    from gryphone.demo import run
+    from gryphone.cli.demo import run
 
     check_writable(out)
     run(load_weights(weights), out, typer.echo)

@@ -15,8 +15,8 @@ import typer
 from gryphone.errors import ConfigError, DataError, GryphoneError, writing
 
 if TYPE_CHECKING:
-    from gryphone.recognize import Recognizer
-    from gryphone.result import Result
+    from gryphone.recognition.recognizer import Recognizer
+    from gryphone.recognition.result import Result
 
 Weights = Annotated[
     Path | None, typer.Option(help="A checkpoint directory; without it, the package's own.")
@@ -75,7 +75,7 @@ def recognize(
     views: Views = 1,
 ) -> None:
     """Read handwritten formulas: one answer for each file."""
-    from gryphone.options import Ask
+    from gryphone.recognition.question import Ask
 
     ask = Ask(
         steps=steps,
@@ -107,7 +107,7 @@ def recognize(
 
 def _inputs(files: list[str], out: Path | None) -> list[Path]:
     """The files to read; results that lie among them are no input."""
-    from gryphone.inputs import STDIN, expand
+    from gryphone.reading.inputs import STDIN, expand
 
     if "" in files:
         raise ConfigError("an empty path names nothing to read; for this folder write .")
@@ -132,7 +132,7 @@ def _is_same_file(name: Path, out: Path) -> bool:
 
 def _check_out(out: Path, many: bool) -> None:
     """Refuse a name whose ending promises something else than what would be written."""
-    from gryphone.inputs import READABLE
+    from gryphone.reading.inputs import READABLE
 
     ending = out.suffix.lower()
     if ending in LINES or not ending or (out.exists() and not out.is_file()):  # or a pipe
@@ -167,7 +167,7 @@ def _locks(items: list[str]) -> dict[int, str]:
 
 
 def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
-    from gryphone.recognize import load
+    from gryphone.recognition.recognizer import load
 
     return load(weights, device)
 
@@ -199,7 +199,7 @@ def emit(text: str, out: Path | None) -> None:
 
 def _warn(result: "Result") -> None:
     """Say what is doubtful about an answer where stdout has only the answer."""
-    from gryphone.batch import UNSURE
+    from gryphone.recognition.batch import UNSURE
 
     doubts = list(result.warnings)
     if result.confidence < UNSURE:
@@ -231,8 +231,8 @@ def _to_results(
     names: list[Path], out: Path, ask: Any, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to a results file, with a progress bar; an unreadable file means exit code 2."""
-    from gryphone.batch import fingerprint, run_batch
-    from gryphone.recognize import WEIGHTS
+    from gryphone.recognition.batch import fingerprint, run_batch
+    from gryphone.recognition.recognizer import WEIGHTS
 
     check_writable(out)
     with (
@@ -264,7 +264,7 @@ def _to_stdout(
     names: list[Path], ask: Any, format_: Format, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to stdout: name<TAB>answer lines; an error is a line on stderr and exit code 2."""
-    from gryphone.batch import recognize_files
+    from gryphone.recognition.batch import recognize_files
 
     wrong = 0
     with _stoppable(len(names), "use --out to go on after a stop") as count, ExitStack() as stack:

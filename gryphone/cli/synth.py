@@ -105,7 +105,7 @@ def _encoded(ink: Ink, format_: str, generator: np.random.Generator) -> bytes:
     """One ink as the bytes of a file."""
     import io
 
-    from gryphone.ink import to_inkml
+    from gryphone.reading.inkml import to_inkml
     from gryphone.synth.paper import Paper, random_paper, render
 
     if format_ == "inkml":
@@ -157,7 +157,7 @@ def preview(
     seed: Annotated[int, typer.Option(help="Which samples.")] = 0,
 ) -> None:
     """Draw real ink, TeX layouts and real layouts side by side."""
-    from gryphone.data.sheet import contact_sheet
+    from gryphone.data.contact_sheet import contact_sheet
 
     columns = list(zip(*(list(part) for part in _previews(packed, count, seed)), strict=True))
     contact_sheet([sample for row in columns for sample in row], columns=6).save(out)
@@ -173,8 +173,8 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
     from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.compose import Composer
     from gryphone.synth.glyphs import load_bank
+    from gryphone.synth.ink_source import STYLES
     from gryphone.synth.layouts import load_layouts
-    from gryphone.synth.source import STYLES
     from gryphone.synth.write import to_inks
 
     real = read_packed(packed / "train.parquet")
@@ -203,9 +203,9 @@ def realism(
     """Train a judge to tell synthetic from real ink; its accuracy should be low."""
     from dataclasses import asdict
 
-    from gryphone.analysis.realism import encoder_eyes, measure
     from gryphone.data.packed import read_packed
-    from gryphone.synth.source import STYLES
+    from gryphone.studies.realism import encoder_eyes, measure
+    from gryphone.synth.ink_source import STYLES
     from gryphone.synth.write import Pen
 
     if origin not in STYLES:
@@ -246,7 +246,7 @@ def photos(
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     from gryphone.data.packed import write_packed
     from gryphone.synth.build import packed_tokenizer
-    from gryphone.synth.photos import photographs
+    from gryphone.synth.photographs import photographs
 
     tokenizer = packed_tokenizer(packed)
     bank = packed / "glyphs.npz" if glyphs is None else glyphs

@@ -12,8 +12,8 @@ import typer
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.lexer import tokenize as lex
 from gryphone.latex.normalize import normalize as spell
-from gryphone.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
-from gryphone.metrics import score as score_samples
+from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
+from gryphone.scoring.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
 
 _TITLES = {

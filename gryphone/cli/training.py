@@ -30,8 +30,8 @@ def train_command(
 ) -> None:
     """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
     need("accelerate", "train")
-    from gryphone.config import changes_of, load_config
-    from gryphone.train import leave, train
+    from gryphone.training.settings import changes_of, load_config
+    from gryphone.training.train import leave, train
 
     overrides = changes_of(change or [])
     named = {"minutes": minutes, "steps": steps, "out": out}

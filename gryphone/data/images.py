@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Glyph, Ink
-from gryphone.photo import read_image
+from gryphone.photo.image import read_image
 
 if TYPE_CHECKING:
     from gryphone.synth.paper import Paper

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable, without_name
-from gryphone.data.simplify import DEFAULT_PRECISION, Precision, condense
 from gryphone.errors import DataError, GryphoneError, writing
-from gryphone.ink import Ink
+from gryphone.ink import DEFAULT_PRECISION, Ink, Precision, condense
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
 

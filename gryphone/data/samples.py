@@ -7,7 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, is_archive, members
 from gryphone.errors import DataError, InkError
-from gryphone.ink import Ink, read_inkml, read_strokes
+from gryphone.ink import Ink
+from gryphone.reading.inkml import read_inkml
+from gryphone.reading.strokes import read_strokes
 
 
 @dataclass(frozen=True)

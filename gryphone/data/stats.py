@@ -199,7 +199,8 @@ def inked_patches(
     """How many 8x8 patches of the constant-area canvas hold ink, per sample (n,)."""
     import torch
 
-    from gryphone.raster import Canvas, InkBatch, draw
+    from gryphone.config import Canvas
+    from gryphone.raster import InkBatch, draw
 
     canvas = Canvas(kind="area", side=224, patch=8)
     counts = np.zeros(len(packed), dtype=np.int64)

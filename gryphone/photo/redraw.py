@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from gryphone.config import Canvas
 from gryphone.errors import InkError
 from gryphone.ink import Stroke
-from gryphone.photo.paper import grown
-from gryphone.raster import Canvas, InkBatch, draw, to_image
+from gryphone.photo.binarize import grown
+from gryphone.raster import InkBatch, draw, to_image
 
 SHEET = Canvas("stroke", 1024, stroke=48.0)
 PEN = 3.0  # pixels: a pen's line of one pixel and its two neighbours

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.photo.binarize import Levels, Mask
 from gryphone.photo.decode import Grey
-from gryphone.photo.paper import Levels, Mask
 
 SPAN = 0.85  # of the page that a printed line crosses
 COVERED = 0.55  # of the page along which it must be visible

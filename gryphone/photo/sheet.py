@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gryphone.photo.binarize import Mask, block_levels, darkness, ink_levels, ink_mask
 from gryphone.photo.decode import Box, Bytes, Picture
-from gryphone.photo.paper import Mask, block_levels, darkness, ink_levels, ink_mask
 
 SIDE = 640  # pixels of the longer side: enough to see the sheet
 BLOCKS = 80  # along the longer side

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.photo.paper import Mask, grown
+from gryphone.photo.binarize import Mask, grown
 
 Line = NDArray[np.float64]  # (n, 2): x, y
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gryphone.data.simplify import Floats, Ints, bends
+from gryphone.ink import Floats, Ints, bends
 from gryphone.photo.skeleton import Line
 
 TOLERANCE = 0.35  # pixels that a line may lie from the points left out
@@ -36,7 +36,7 @@ def _soft(line: Line, deviation: float) -> Line:
 
 
 def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
-    """As gryphone.data.simplify.distance, to the bit as skimage's approximate_polygon has it.
+    """As gryphone.reading.precision.distance, to the bit as skimage's approximate_polygon has it.
 
     Rings and straight lines hold many points that are equally far: rounding decides among them,
     and with it the strokes that networks were trained on.

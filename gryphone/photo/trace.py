@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gryphone.errors import InkError
-from gryphone.photo.paper import Mask
+from gryphone.photo.binarize import Mask
 from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of
 from gryphone.photo.smooth import smooth
 

@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from gryphone import __version__
-from gryphone.recognize import Recognizer
-from gryphone.server.errors import Problem, problem_of
-from gryphone.server.guard import LOCKED, Guard
+from gryphone.recognition.recognizer import Recognizer
+from gryphone.server.middleware import LOCKED, Guard
+from gryphone.server.problems import Problem, problem_of
 from gryphone.server.reading import FORM, JSON
 from gryphone.server.schemas import (
     MOST,

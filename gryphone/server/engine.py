@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from gryphone.answers import Question, answer_together, prepare
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.ink import Ink
-from gryphone.options import Ask, Step
-from gryphone.recognize import Encoded, Looked, Recognizer, load
-from gryphone.result import Result
-from gryphone.server.errors import Problem, trace
-from gryphone.server.metrics import Metrics
+from gryphone.recognition.answer import Question, answer_together, prepare
+from gryphone.recognition.question import Ask, Step
+from gryphone.recognition.recognizer import Encoded, Looked, Recognizer, load
+from gryphone.recognition.result import Result
+from gryphone.server.problems import Problem, trace
 from gryphone.server.settings import Settings
+from gryphone.server.telemetry import Metrics
 
 log = logging.getLogger("gryphone.server")
 # Canvases times steps of one decode: every step's distributions are kept until the answer.

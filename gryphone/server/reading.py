@@ -12,9 +12,11 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from gryphone.errors import InkError
-from gryphone.ink import Ink, read_inkml, read_strokes
+from gryphone.ink import Ink
 from gryphone.photo.decode import open_picture
-from gryphone.server.errors import Problem, one_line
+from gryphone.reading.inkml import read_inkml
+from gryphone.reading.strokes import read_strokes
+from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
 from gryphone.server.settings import Settings
 
@@ -96,7 +98,7 @@ def read_file(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[in
 
 def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[int, int]]:
     """Ink of an image, traced."""
-    from gryphone.photo import read_image
+    from gryphone.photo.image import read_image
 
     picture = open_picture(_open_image(data, name, settings.megapixels), name)
     return read_image(picture.image, name=name, twice=True), picture.size
@@ -105,7 +107,7 @@ def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[i
 def warm_up() -> None:
     """Trace a cross and write it down once: what that imports, no user should wait for."""
     from gryphone.latex.mathml import to_mathml
-    from gryphone.photo import read_image
+    from gryphone.photo.image import read_image
 
     page = np.full((40, 40), 255, dtype=np.uint8)
     page[18:22, 5:35] = page[5:35, 18:22] = 0

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
 
 from gryphone.ink import LARGEST_COORDINATE
-from gryphone.options import MOST_STEPS, MOST_VIEWS, Ask
-from gryphone.result import Result
-from gryphone.server.errors import Problem, one_line
+from gryphone.recognition.question import MOST_STEPS, MOST_VIEWS, Ask
+from gryphone.recognition.result import Result
+from gryphone.server.problems import Problem, one_line
 
 # What one question may ask for. Work is steps times samples times views: what a small machine can
 # do within the server's 30 seconds.

@@ -16,17 +16,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gryphone.hints import token_id
-from gryphone.options import Ask, Step
-from gryphone.recognize import Recognizer
-from gryphone.result import Result
+from gryphone.recognition.constraints import token_id
+from gryphone.recognition.question import Ask, Step
+from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.result import Result
+from gryphone.server.admission import House, Visit
 from gryphone.server.engine import Engine, Job, Left
-from gryphone.server.errors import Problem, problem_of
-from gryphone.server.house import House, Visit
-from gryphone.server.metrics import Metrics
+from gryphone.server.problems import Problem, problem_of
 from gryphone.server.reading import FORM, Reading, media_type, read_request, warm_up
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
+from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
 Event = Step | Future[Result]

@@ -25,13 +25,13 @@ from gryphone.synth.formulas import (
     protected_labels,
     read_formulas,
 )
+from gryphone.synth.glyph_sources import build_bank, from_detexify, from_inks
 from gryphone.synth.glyphs import GlyphBank, load_bank
 from gryphone.synth.grammar import Grammar, Widening
-from gryphone.synth.guard import check_bank, only_training, protected_names
 from gryphone.synth.layouts import Box, Layouts, pack_layouts
+from gryphone.synth.leakage import check_bank, only_training, protected_names
 from gryphone.synth.offline import from_images, read_boxes
 from gryphone.synth.real import hand_boxes, real_layouts
-from gryphone.synth.sources import build_bank, from_detexify, from_inks
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
 from gryphone.synth.texlayout import Report, class_boxes, typeset
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split, tokenizer_from_dict

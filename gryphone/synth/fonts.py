@@ -89,7 +89,7 @@ def _capitals_only(pictures: dict[str, Mask]) -> bool:
 
 
 def _trace(ink: Mask) -> tuple[Array, ...]:
-    from gryphone.photo.paper import pen_width
+    from gryphone.photo.binarize import pen_width
     from gryphone.photo.trace import trace
 
     ink = np.pad(ink, 12)

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.simplify import simplify
 from gryphone.errors import DataError
+from gryphone.ink import simplify
 
 FORMAT = "gryphone-glyphs-1"
 SCALE = 127.0

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
+from gryphone.synth.glyph_sources import ALIASES
 from gryphone.synth.glyphs import Array, GlyphSample
-from gryphone.synth.sources import ALIASES
 
 Mask = NDArray[np.bool_]
 
@@ -92,7 +92,7 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     Pieces of ink that lie mostly outside belong to neighbours: a little of one is left out, much
     of one means that both are written together, and nobody knows where to cut.
     """
-    from gryphone.photo.paper import pen_width
+    from gryphone.photo.binarize import pen_width
     from gryphone.photo.trace import trace
 
     height, width = ink.shape

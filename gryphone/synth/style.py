@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gryphone.limits import AMOUNT, POSITIVE, SHARE, check_ranges
+from gryphone.config import AMOUNT, POSITIVE, SHARE, check_ranges
 
 SHARES = (
     *("exchange_samples", "consistent_samples", "uniform_share", "letter_samples"),

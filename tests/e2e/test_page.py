@@ -16,8 +16,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Route, expect
 from writing import EXAMPLES, PATIENCE, Desk, example
 
-from gryphone.ink import read_inkml
 from gryphone.latex.lexer import tokenize
+from gryphone.reading.inkml import read_inkml
 from gryphone.tokens import SatTokenizer
 
 if TYPE_CHECKING:

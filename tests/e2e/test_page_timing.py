@@ -15,7 +15,7 @@ if not NEEDED:  # in CI its absence is an error
 from playwright.sync_api import expect
 from writing import Desk, example
 
-from gryphone.ink import read_inkml
+from gryphone.reading.inkml import read_inkml
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

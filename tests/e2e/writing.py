@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, expect
 
-from gryphone.ink import read_inkml
+from gryphone.reading.inkml import read_inkml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 30_000  # milliseconds; the machine may be busy

@@ -1,1 +1,0 @@
-"""The figures behind the claims: measurements that a person can run again."""

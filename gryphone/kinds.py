@@ -1,0 +1,77 @@
+"""The kinds of decoder, chosen in one place: the network, the objective and the sampler of each.
+
+A checkpoint names its kind (`ModelConfig.kind`). The parts are named by where they stand and
+imported by whoever needs one: reading loads no objective, training no recogniser.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gryphone.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gryphone.config import ModelConfig
+    from gryphone.model import GryphOne
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where the parts of a kind stand, as `module:function`.
+
+    network: (ModelConfig, sizes of the vocabularies) -> the network with fresh weights.
+    objective: (network, TrainConfig, batch, sizes, generator) -> the loss and its parts.
+    sampler: (Predict, Request) -> an answer for each of the request's canvases.
+    """
+
+    network: str
+    objective: str
+    sampler: str
+
+
+KINDS = {
+    "diffusion": Kind(
+        network="gryphone.kinds:diffusion_network",
+        objective="gryphone.training.objective:training_loss",
+        sampler="gryphone.decoding:decode",
+    ),
+}
+
+
+def part_of(kind: str, part: str) -> Any:
+    """One part of a kind, imported."""
+    if kind not in KINDS:
+        raise ConfigError(f"decoder kind {kind!r} is unknown; use one of {', '.join(KINDS)}")
+    module, _, name = getattr(KINDS[kind], part).partition(":")
+    return getattr(import_module(module), name)
+
+
+def build_model(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
+    """The network that a configuration describes, with fresh weights."""
+    network: GryphOne = part_of(config.kind, "network")(config, vocabularies)
+    return network
+
+
+def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
+    """Encoder and bidirectional decoder in the sizes that the settings give."""
+    from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
+
+    c = config
+    shared = {"width": c.width, "attention_dropout": c.attention_dropout, "dropout": c.dropout}
+    encoder: DenseEncoder | InkEncoder
+    sizes: dict[str, Any] = {"depth": c.encoder_depth, "heads": c.encoder_heads, **shared}
+    if c.dense:
+        grid = c.canvas.side // c.canvas.patch
+        encoder = DenseEncoder(grid=grid, patch=c.canvas.patch, **sizes)
+    else:
+        encoder = InkEncoder(window=c.canvas.window, **sizes)
+    decoder = Decoder(
+        vocabularies=vocabularies,
+        length=c.length,
+        depth=c.decoder_depth,
+        heads=c.decoder_heads,
+        **shared,  # type: ignore[arg-type]
+    )
+    return GryphOne(encoder, decoder, c.width, vocabularies if c.aux else ())

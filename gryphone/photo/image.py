@@ -1,0 +1,206 @@
+"""Photo or scan to ink: what the pen would have recorded, so that one raster path serves both.
+
+decode.py opens the file, sheet.py finds the sheet on its desk, paper.py tells ink from paper,
+trace.py thins it and follows the lines.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gryphone.errors import InkError
+from gryphone.ink import Ink
+from gryphone.photo.binarize import (
+    MOST_PARTS,
+    Levels,
+    Mask,
+    Parts,
+    darkness,
+    grown,
+    ink_levels,
+    ink_mask,
+    parts_of,
+    pen_width,
+    symbol_size,
+    without_dust,
+)
+from gryphone.photo.decode import Box, Grey, Picture, open_picture
+from gryphone.photo.rules import without_rules
+from gryphone.photo.sheet import Sheet, find_sheet
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["read_image"]
+
+FIRST_LOOK = 1_500_000  # pixels: enough to find the writing on any page
+PEN = 4.0  # pixels: pen width to work at, unless
+SYMBOL = 64.0  # symbols then come out smaller than this
+COARSE = 28.0  # pixels: smaller symbols are worth another look at the original
+# Smoothing (its deviation in pen widths) and sharpening before the ink is thinned. Smooth lines
+# have no false branches, crisp ones keep their faint ends and open eyes: each loses what the other
+# finds, so whoever reads the ink had better see both.
+SMOOTH = 0.25, 0.7
+CRISP = 0.1, 1.2
+LARGEST_ZOOM = 4.0
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Cleaned ink of a page: its darkness inside a box, and how large the writing is there."""
+
+    dark: Grey  # (H, W), 0 outside the kept ink
+    levels: Levels
+    box: tuple[float, float]  # left and top of `dark` in the picture
+    scale: float  # pixels of `dark` per pixel of the picture
+    width: float  # of the pen, in pixels of `dark`
+    symbol: float  # usual size of a symbol, likewise
+
+
+def read_image(
+    source: "Path | bytes | Image | NDArray[Any]", *, name: str | None = None, twice: bool = False
+) -> Ink:
+    """Strokes of a photographed, scanned or drawn formula, in pixels of the image, y down.
+
+    Takes PNG, JPEG, WebP, TIFF, BMP, GIF and other files that Pillow knows as a path or bytes, PIL
+    images, and arrays of shape (height, width[, channels]). Raises InkError for whatever holds no
+    readable ink. `twice` traces the image once more for `Ink.retraced`, less smoothed.
+    """
+    name = name or (str(source) if isinstance(source, (str, Path)) else "image")
+    picture = open_picture(source, name)
+    writing = find_writing(picture)
+    zoom = working_zoom(writing)
+    dark = _resized(writing.dark, zoom)
+    try:
+        strokes = _strokes(dark, writing, zoom, SMOOTH)
+    except InkError as error:
+        raise InkError(f"{name}: {error}") from error
+    if not strokes:
+        raise InkError(f"{name}: no ink found; is the page empty or too faint?")
+    retraced: tuple[NDArray[np.float64], ...] = ()
+    if twice:
+        with suppress(InkError):  # what is fine when smoothed may be too rough without
+            retraced = _strokes(dark, writing, zoom, CRISP)
+    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes, retraced=retraced)
+
+
+def _strokes(
+    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
+) -> tuple[NDArray[np.float64], ...]:
+    """The lines of the ink at working size, in pixels of the image, from left to right."""
+    from gryphone.photo.trace import trace
+
+    lines = trace(working_mask(dark, writing, zoom, care), writing.width * zoom)
+    # Pixel centres lie at half coordinates in every resolution.
+    strokes = [(line + 0.5) / (zoom * writing.scale) + np.array(writing.box) for line in lines]
+    return tuple(sorted(strokes, key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min())))
+
+
+def working_mask(
+    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
+) -> NDArray[np.bool_]:
+    """The ink at working size, its edges and the pen's short skips smoothed."""
+    from scipy.ndimage import gaussian_filter
+
+    soft, crisp = care
+    width = writing.width * zoom
+    dark = gaussian_filter(dark, soft * width)
+    # Lines come out against their surroundings, so that the eye of an e stays open.
+    dark += crisp * (dark - gaussian_filter(dark, width))
+    return ink_mask(dark, writing.levels)
+
+
+def working_zoom(writing: Writing) -> float:
+    """The resize after which pens and symbols are as large as tracing wants them."""
+    zoom = max(PEN / max(writing.width, 0.5), SYMBOL / writing.symbol)
+    return min(zoom, LARGEST_ZOOM)
+
+
+def find_writing(picture: Picture) -> Writing:
+    """Look at the sheet, or at the whole picture where none has writing on it."""
+    sheet = find_sheet(picture)
+    if sheet is not None:
+        with suppress(InkError):  # a light wall beside the board, say
+            return _find_writing(picture, sheet)
+    return _find_writing(picture, None)
+
+
+def _find_writing(picture: Picture, sheet: Sheet | None) -> Writing:
+    """Look at the whole page, then closer where the writing turns out to be small."""
+    width, height = picture.size
+    scale = min(1.0, (FIRST_LOOK / (width * height)) ** 0.5)
+    writing = _look(picture, (0, 0, width, height), scale, sheet)
+    if scale < 1 and writing.symbol < COARSE:
+        rows, columns = writing.dark.shape
+        left, top = writing.box
+        box = (int(left), int(top), *(int(v) for v in (left + columns / scale, top + rows / scale)))
+        closer = min(1.0, 2 * COARSE / writing.symbol * scale)
+        closer = min(closer, (2 * FIRST_LOOK / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
+        if closer > 1.2 * scale:
+            box = (box[0], box[1], min(box[2], width), min(box[3], height))
+            writing = _look(picture, box, closer, sheet)
+    return writing
+
+
+def _look(picture: Picture, box: Box, scale: float, sheet: Sheet | None) -> Writing:
+    """Tell ink from paper inside a box of the picture, at one resolution."""
+    grey = picture.grey(box, scale)
+    if sheet is None:
+        dark = darkness(grey)
+    else:
+        grey, inside = sheet.alone(grey, box)
+        dark = darkness(grey) * inside  # the step to the paper that was put in is no ink
+    levels = ink_levels(dark)
+    if levels is None:
+        raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")
+    mask = ink_mask(dark, levels)
+    cleaned = without_rules(dark, mask, levels)
+    if cleaned is not dark:
+        dark, levels = cleaned, ink_levels(cleaned) or levels
+        mask = ink_mask(dark, levels)
+    width = pen_width(mask)
+    parts = parts_of(mask, dark)
+    keep = without_dust(parts, width, levels)
+    if keep.sum() > MOST_PARTS:
+        raise InkError(
+            f"{picture.name}: {keep.sum()} pieces of ink; this is a texture, not writing"
+        )
+    if not keep.any():
+        raise InkError(
+            f"{picture.name}: no ink found, only specks; is the page empty or too faint?"
+        )
+    # What is left is the kept pieces, pixel for pixel: nothing to threshold or label again.
+    dark, mask, (left, top) = _kept(dark, parts, keep, width)
+    width = pen_width(mask)
+    corner = (box[0] + left / scale, box[1] + top / scale)
+    return Writing(dark, levels, corner, scale, width, symbol_size(parts.longer[keep], width))
+
+
+def _kept(
+    dark: Grey, parts: Parts, keep: NDArray[np.bool_], width: float
+) -> tuple[Grey, Mask, tuple[int, int]]:
+    """Darkness around the kept pieces only and their pixels, cropped; left and top of the crop."""
+    margin = round(width) + 2
+    left, top = (int(v) for v in np.maximum(parts.boxes[keep, :2].min(0) - margin, 0))
+    right, bottom = (int(v) for v in parts.boxes[keep, 2:].max(0) + margin)
+    here = slice(top, bottom), slice(left, right)
+    kept, dropped = parts.mask(keep)[here], parts.mask(~keep)[here]
+    part = dark[here].copy()
+    if dropped.any():
+        # With the soft edge of what goes, but never the edge of what stays.
+        part[grown(grown(dropped)) & ~kept] = 0
+    return part, kept, (left, top)
+
+
+def _resized(dark: Grey, zoom: float) -> Grey:
+    from PIL import Image
+
+    if abs(zoom - 1) < 0.02:
+        return dark
+    size = [max(3, round(side * zoom)) for side in dark.shape[::-1]]
+    resized = Image.fromarray(dark).resize((size[0], size[1]), Image.Resampling.BICUBIC)
+    return np.asarray(resized, dtype=np.float32)

@@ -1,0 +1,1 @@
+"""One prediction: ink -> memory -> refined tokens -> a weighed, placed answer."""

@@ -1,0 +1,138 @@
+"""A question to the recogniser, checked once, where it is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+from gryphone.errors import ConfigError
+from gryphone.recognition.result import Result
+
+DEFAULT_STEPS = 10
+MOST_STEPS = 50  # what a deadline alone may use up
+MOST_SAMPLES = 256
+MOST_VIEWS = 5
+MOST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """One refinement step as `on_step` sees it.
+
+    Where the first look at the ink leaves doubt, a second one is refined from the beginning.
+    """
+
+    number: int  # from 1, of each look
+    total: int
+    latex: str
+    tokens: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position
+    masked: tuple[int, ...]  # positions that were hidden from this step
+    sample: int = 0  # which of the independent decodes
+    look: int = 1  # the first or the second one
+
+
+@dataclass(frozen=True)
+class Ask:
+    r"""How to recognise.
+
+    steps: refinement steps (10; up to 50 where only a deadline is given). deadline_ms: answer
+    within that time from the call on. seed: the same seed gives the same answer. n_best: how many
+    alternatives to return; samples: independent decodes behind them (1, or 5 and more for n-best).
+    lock: {position: symbol} to keep. hint: LaTeX with holes, `?` one symbol and `...` any run.
+    remask: positions of `given` (an earlier result; without it, of a first answer) to solve again
+    while the rest stays. allowed: the only symbols to use. on_step: called with a Step; True stops.
+    alternatives: how many other symbols to list per position. boxes: say where each symbol sits.
+    views: looks at the ink, slightly turned and rescaled, whose predictions are averaged (1 to 5).
+    """
+
+    steps: int | None = None
+    deadline_ms: float | None = None
+    seed: int = 0
+    n_best: int = 1
+    samples: int | None = None
+    lock: Mapping[int, str | Sequence[str]] = field(default_factory=dict)
+    hint: str | None = None
+    remask: Sequence[int] = ()
+    given: Result | None = None
+    allowed: str | Iterable[str] | None = None
+    on_step: Callable[[Step], bool | None] | None = None
+    alternatives: int = 5
+    boxes: bool = True
+    views: int = 1
+    method: str = "diffusion"
+
+    def __post_init__(self) -> None:
+        for name, value, most in (
+            ("steps", self.steps, 1000),
+            ("n_best", self.n_best, MOST_SAMPLES),
+            ("samples", self.samples, MOST_SAMPLES),
+            ("views", self.views, MOST_VIEWS),
+        ):
+            if value is not None and not 1 <= _whole(name, value) <= most:
+                raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")
+        for name in ("seed", "alternatives"):
+            _whole(name, getattr(self, name))
+        _kind("lock", self.lock, Mapping, "a mapping from positions to symbols")
+        for place, symbol in self.lock.items():
+            _whole("a position of lock", place)
+            _kind(f"lock[{place}]", symbol, (str, Sequence), "a symbol, or symbol and modifier")
+        _kind("hint", self.hint, (str, type(None)), "text")
+        _kind("remask", self.remask, Iterable, "a list of positions")
+        object.__setattr__(self, "remask", tuple(self.remask))
+        for place in self.remask:
+            _whole("a position of remask", place)
+        _kind("given", self.given, (Result, type(None)), "an earlier result")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise ConfigError(f"seed is {self.seed}; it must be between 0 and {MOST_SEED}")
+        if self.deadline_ms is not None and not 0 < self.deadline_ms < math.inf:
+            raise ConfigError(
+                f"deadline_ms is {self.deadline_ms}; it must be above 0 and finite "
+                "(leave it out for no deadline)"
+            )
+        if self.alternatives < 0:
+            raise ConfigError(f"alternatives is {self.alternatives}; it must be 0 or more")
+        if self.hint is not None and (self.remask or self.given is not None):
+            raise ConfigError("a hint and remask cannot be combined; give one of them")
+        if self.allowed is not None and not isinstance(self.allowed, str):
+            object.__setattr__(self, "allowed", tuple(self.allowed))
+
+    @property
+    def total_steps(self) -> int:
+        """Refinement steps, the most that may be taken."""
+        if self.steps is not None:
+            return self.steps
+        return DEFAULT_STEPS if self.deadline_ms is None else MOST_STEPS
+
+    @property
+    def decodes(self) -> int:
+        """Independent stochastic decodes."""
+        if self.samples is not None:
+            return self.samples
+        return 1 if self.n_best == 1 else max(5, self.n_best)
+
+    @property
+    def work(self) -> int:
+        """Canvases times steps times looks."""
+        return self.total_steps * self.decodes * self.views
+
+    @property
+    def constrained(self) -> bool:
+        """Whether anything restricts the answer."""
+        known = self.lock or self.remask or self.given is not None
+        return bool(known) or self.hint is not None or self.allowed is not None
+
+
+def _whole(name: str, value: Any) -> int:
+    """A number of something; True is no number, nor is 2.5."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number")
+    return int(value)
+
+
+def _kind(name: str, value: Any, kinds: Any, wanted: str) -> None:
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} is {value!r}; it must be {wanted}")

@@ -1,0 +1,1 @@
+"""What a release needs: calibrated confidence, a model card, one checkpoint."""

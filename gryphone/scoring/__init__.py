@@ -1,0 +1,1 @@
+"""How good answers are: by tokens, by graphs, over whole data sets."""

@@ -1,0 +1,254 @@
+"""A data set in, a report out: nothing is skipped, and what cannot be read is wrong and listed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gryphone.data.archive import members
+from gryphone.data.samples import Sample, Unreadable, read_dataset, without_name
+from gryphone.errors import ConfigError, DataError, InkError, LatexError
+from gryphone.ink import Ink
+from gryphone.reading.inputs import read_source
+from gryphone.recognition.answer import project
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import Looked, Recognizer
+from gryphone.scoring.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
+from gryphone.scoring.metrics import RATES, Problem, Scores, score
+from gryphone.scoring.metrics import Sample as Scored
+
+T = TypeVar("T")
+WINDOW, BATCH = 128, 16
+GRAPH_RATES = ("exact", "le1", "le2")
+GRAPH_TRUTHS = ("lg", "latex", "unreadable")  # where a truth's graph comes from
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sample to read: its truth, and its ink or the reason why there is none."""
+
+    id: str
+    truth: str
+    ink: Ink | None
+    problem: str = ""
+    name: str = ""  # its file, relative to the data set
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one data set: as given, normalised, and by graph; the first run's in full."""
+
+    name: str
+    steps: int
+    seed: int
+    views: int
+    convention: str
+    given: tuple[Scores, ...]  # one for each run
+    normalized: tuple[Scores, ...]
+    graphs: tuple[GraphScores, ...]
+    graph_source: str  # "truth" or the name of the .lg archive
+    graph_truths: Mapping[str, int]  # from where: counts by the names of GRAPH_TRUTHS
+    unreadable: tuple[Problem, ...]
+    seconds: float
+    predictions: tuple[Scored, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for `--json`: the keys of `gryphone score`, and `graph`.
+
+        EM means after normalising both sides; the tokens as given are under `raw`.
+        """
+        normalized = self.normalized[0].to_dict()
+        report = {**normalized, "convention": self.convention, "normalized": normalized}
+        report["raw"] = self.given[0].to_dict()
+        report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
+        report["graph"]["truths_from"] = dict(self.graph_truths)
+        report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
+        report["views"] = self.views
+        report["unreadable"] = [asdict(p) for p in self.unreadable]
+        report["seconds"] = round(self.seconds, 2)
+        report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
+        if len(self.given) > 1:
+            report["runs"] = self.runs()
+        return report
+
+    def runs(self) -> dict[str, Any]:
+        """Mean and deviation of every rate over the independent runs."""
+
+        def spread(parts: Sequence[Any], names: Sequence[str]) -> dict[str, dict[str, float]]:
+            table = {n: np.array([getattr(p, n) for p in parts]) for n in names}
+            return {
+                n: {"mean": float(x.mean()), "sd": float(x.std(ddof=1))} for n, x in table.items()
+            }
+
+        return {
+            "count": len(self.given),
+            **spread(self.normalized, RATES),
+            "raw": spread(self.given, RATES),
+            "graph": spread(self.graphs, GRAPH_RATES),
+        }
+
+
+def evaluate(
+    recognizer: Recognizer,
+    *paths: Path,
+    steps: int = 10,
+    limit: int | None = None,
+    seed: int = 0,
+    runs: int = 1,
+    views: int = 1,
+    lg: Path | None = None,
+    convention: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Read every sample of a data set (the parts of one set) and score the answers."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"limit is {limit}; it must be 1 or more")
+    convention = convention or str(recognizer.checkpoint.facts.get("convention", "crohme"))
+    ask = Ask(steps=steps, seed=seed, samples=runs, views=views)
+    files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
+    began = time.perf_counter()
+    truths: list[Item] = []
+    answers: list[tuple[str | None, ...]] = []
+    stream = itertools.islice(items(*paths), limit)
+    while window := list(itertools.islice(stream, WINDOW)):
+        answers += _read_window(recognizer, window, ask)
+        truths += [replace(i, ink=None) for i in window]
+        progress(len(truths))
+    if not truths:
+        raise DataError(f"{paths[0]}: holds no samples")
+    seconds = time.perf_counter() - began
+    # Label graphs go by stems, so before these are told apart.
+    sources, graphs = zip(*(_true_graph(t, files) for t in truths), strict=True)
+    truths = told_apart(truths)
+    per_run = [
+        [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
+        for run in range(runs)
+    ]
+    return Evaluation(
+        name=str(paths[0]),
+        steps=steps,
+        seed=seed,
+        views=views,
+        convention=convention,
+        given=tuple(score(samples) for samples in per_run),
+        normalized=tuple(score(samples, convention) for samples in per_run),
+        graphs=tuple(_score_graphs(samples, graphs) for samples in per_run),
+        graph_source="truth" if lg is None else lg.name,
+        graph_truths={name: sources.count(name) for name in GRAPH_TRUTHS},
+        unreadable=tuple(Problem(t.id, t.problem) for t in truths if t.problem),
+        seconds=seconds,
+        predictions=tuple(per_run[0]),
+    )
+
+
+def items(*paths: Path) -> Iterator[Item]:
+    """Every sample of a packed store, folder or archive, readable or not."""
+    for sample in read_dataset(*paths):
+        yield _item(sample)
+
+
+def _item(sample: Sample | Unreadable) -> Item:
+    if isinstance(sample, Unreadable):
+        return Item(sample.name, "", None, without_name(sample.name, sample.error))
+    problem, ink = "", sample.ink
+    if sample.label is None:
+        ink, problem = None, "has no truth to compare with"
+    elif ink is None:
+        try:
+            ink = read_source(sample.image, sample.id)
+        except InkError as error:
+            problem = without_name(sample.id, str(error))
+    return Item(sample.id, sample.label or "", ink, problem, sample.name)
+
+
+def told_apart(items: Sequence[Item]) -> list[Item]:
+    """The same items under different ids: those that share one get their path, or a number."""
+    ids = [item.id for item in items]
+    paths = [str(PurePosixPath(item.name).with_suffix("")) if item.name else "" for item in items]
+    for longer in (paths, [item.name for item in items]):
+        shared = Counter(ids)
+        ids = [more if more and shared[i] > 1 else i for i, more in zip(ids, longer, strict=True)]
+    seen: Counter[str] = Counter()
+    out = []
+    for item, i in zip(items, ids, strict=True):
+        seen[i] += 1
+        out.append(replace(item, id=i if seen[i] == 1 else f"{i}#{seen[i]}"))
+    return out
+
+
+def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Consecutive parts of at most `size` rows."""
+    for begin in range(0, len(rows), size):
+        yield rows[begin : begin + size]
+
+
+def ink_length(ink: Ink) -> float:
+    """Drawn length in units of a typical stroke: what a sample costs the encoder."""
+    sizes = [float(np.ptp(s, axis=0).max()) for s in ink.strokes]
+    unit = max(sorted(sizes)[len(sizes) * 3 // 5], max(sizes) / 40, 1e-9)
+    drawn = sum(float(np.abs(np.diff(s, axis=0)).max(1).sum()) for s in ink.strokes if len(s) > 1)
+    return drawn / unit
+
+
+def _read_window(
+    recognizer: Recognizer, window: Sequence[Item], ask: Ask
+) -> list[tuple[str | None, ...]]:
+    """Answers of every run for each item; batches are made of inks of like size."""
+    answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
+    inks = [(i, item.ink) for i, item in enumerate(window) if item.ink is not None]
+    inks.sort(key=lambda pair: ink_length(pair[1]))
+    options = recognizer.decode_options(ask)
+    for part in chunks(inks, max(1, BATCH // min(ask.decodes, 4))):
+        looked = Looked.at(recognizer, [ink for _, ink in part], time.perf_counter())
+        owners = np.repeat(np.arange(len(part)), ask.decodes)
+        keys = np.tile(np.arange(ask.decodes), len(part))
+        decodes = looked.decode(owners, keys, options, views=ask.views)
+        for j, (place, _) in enumerate(part):
+            own = decodes[j * ask.decodes : (j + 1) * ask.decodes]
+            answers[place] = tuple(
+                " ".join(recognizer.tokenizer.decode(project(recognizer, d).ids)) for d in own
+            )
+    return answers
+
+
+def label_graphs(lg: Path, *paths: Path, limit: int | None = None) -> dict[str, bytes]:
+    """The label graph files of an archive by their stems; one of the data set's must be there."""
+    files = {m.stem: m.data for m in members(lg, lambda n: n.lower().endswith(".lg"))}
+    if not files:
+        raise DataError(f"{lg}: holds no .lg files")
+    samples = itertools.islice(read_dataset(*paths), limit)
+    # This stops at the first sample that has one: only a wrong archive is compared with all.
+    if not any(isinstance(sample, Sample) and sample.id in files for sample in samples):
+        raise DataError(
+            f"{lg}: none of its {len(files)} label graphs ({next(iter(files))}.lg, ...) has the "
+            f"name of a sample in {paths[0]}; give the archive of this data set"
+        )
+    return files
+
+
+def _true_graph(item: Item, files: Mapping[str, bytes]) -> tuple[str, Graph | None]:
+    """A truth's graph from its label graph file, else from its LaTeX, and which it was."""
+    try:
+        if item.id in files:
+            return "lg", read_lg(files[item.id].decode("utf-8", "replace"), item.id)
+        if item.truth:
+            return "latex", graph_of_latex(item.truth)
+    except (LatexError, DataError):
+        pass
+    return "unreadable", None
+
+
+def _score_graphs(samples: Sequence[Scored], graphs: Sequence[Graph | None]) -> GraphScores:
+    """A truth without a graph counts as wrong, and is listed with the unreadable ones."""
+    empty = Graph(())
+    return score_graphs(
+        (s.id, graph or empty, s.prediction if graph is not None else None)
+        for s, graph in zip(samples, graphs, strict=True)
+    )

@@ -1,0 +1,182 @@
+"""What surrounds every request: key, sizes, time, security headers, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gryphone.server.admission import House
+from gryphone.server.problems import Problem, problem_of, trace
+from gryphone.server.settings import Settings
+from gryphone.server.telemetry import Metrics
+
+log = logging.getLogger("gryphone.server")
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "style-src-attr 'unsafe-inline'",  # KaTeX writes one on the arrow of a vector
+        "img-src 'self'",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+SECURITY = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "geolocation=(), microphone=(), payment=()",
+}
+LOCKED = ("/v1/", "/metrics")  # what the API key protects; the page and the health checks are open
+ROUTES = (
+    "/v1/recognize",
+    "/v1/recognize/stream",
+    "/v1/model",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/",
+)
+GRACE = 2.0  # seconds for sending an answer that came in time
+
+
+class Guard:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, house: House) -> None:
+        self.app, self.settings, self.metrics, self.house = app, settings, metrics, house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        exchange = Exchange(self, scope, receive, send)
+        try:
+            async with asyncio.timeout(self.settings.seconds + GRACE):
+                await exchange.serve()
+        except TimeoutError:
+            await exchange.refuse(
+                Problem(504, "timeout", f"not answered within {self.settings.seconds:g} s")
+            )
+        except ClientDisconnect:
+            pass
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.status == 500:
+                log.error("request failed: %s", trace(error))
+            await exchange.refuse(problem)
+        finally:
+            exchange.close()
+
+    def check(self, scope: Scope) -> None:
+        """What can be refused by the headers alone."""
+        headers = Headers(scope=scope)
+        if self.settings.api_key is not None and scope["path"].startswith(LOCKED):
+            self._check_key(headers, self.settings.api_key)
+        if scope["method"] == "POST":
+            self._check_origin(headers, self.settings.cors)
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self.settings.body:
+            raise too_large(self.settings)
+
+    @staticmethod
+    def _check_origin(headers: Headers, allowed: Sequence[str]) -> None:
+        """A form needs no CORS to be sent: no other site may keep this machine busy with them."""
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if foreign and "*" not in allowed and headers.get("origin") not in allowed:
+            raise Problem(403, "bad_origin", "pages of this origin may not ask; --cors allows it")
+
+    @staticmethod
+    def _check_key(headers: Headers, key: str) -> None:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        given = token.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
+        # Compared as bytes, in constant time.
+        if not hmac.compare_digest(given.encode("latin-1", "replace"), key.encode()):
+            raise Problem(
+                401, "bad_key", "send the API key as `Authorization: Bearer KEY` or `X-API-Key`"
+            )
+
+
+class Exchange:
+    """One request and its answer, as they pass through the guard."""
+
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        self.guard, self.scope = guard, scope
+        self._receive, self._send = receive, send
+        self.began = time.perf_counter()
+        self.received = 0
+        self.status: int | None = None
+
+    async def serve(self) -> None:
+        self.guard.check(self.scope)
+        # HEAD, which uptime monitors use, is GET without the body.
+        method = "GET" if self.scope["method"] == "HEAD" else self.scope["method"]
+        await self.guard.app({**self.scope, "method": method}, self.receive, self.send)
+
+    async def receive(self) -> Message:
+        """Count a body while it comes in: a chunked one does not say its length."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            size = len(message.get("body", b""))
+            self.received += size
+            self.guard.house.hold(size)
+            if self.received > self.guard.settings.body:
+                raise too_large(self.guard.settings)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY.items():
+                headers.setdefault(name, value)
+            fresh = "no-cache" if self._route() in ("/static", "/") else "no-store"
+            headers.setdefault("cache-control", fresh)
+        elif self.scope["method"] == "HEAD" and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    async def refuse(self, problem: Problem) -> None:
+        """Answer with an error, unless the answer has begun: then the connection must break."""
+        if self.status is not None:
+            raise ConnectionAbortedError(problem.message)
+        response = JSONResponse(problem.body(), problem.status, problem.headers)
+        await response(self.scope, self.receive, self.send)
+
+    def close(self) -> None:
+        self.guard.house.buffered -= self.received
+        seconds = time.perf_counter() - self.began
+        # 499: the client left before its answer, as nginx writes it.
+        self.guard.metrics.request(self._route(), self.status or 499, seconds)
+
+    def _route(self) -> str:
+        """The path as a label: one of a few, whatever the client asks for."""
+        path = self.scope["path"]
+        if path in ROUTES:
+            return str(path)
+        return "/static" if path.startswith("/static/") else "other"
+
+
+def too_large(settings: Settings) -> Problem:
+    """A body beyond the limit."""
+    return Problem(
+        413, "too_large", f"the body is larger than {settings.body} bytes; send a smaller image"
+    )

@@ -1,0 +1,1 @@
+"""Experiments that say what brings what."""

@@ -1,0 +1,1 @@
+"""One training step: samples -> masked canvases -> loss -> update."""

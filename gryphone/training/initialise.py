@@ -1,0 +1,68 @@
+"""Starting from weights trained elsewhere: another run's, with another vocabulary, or DINO's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gryphone.checkpoint import read_tensors, read_tokenizer
+from gryphone.errors import CheckpointError
+from gryphone.model import GryphOne
+from gryphone.tokens import Tokenizer
+from gryphone.training.settings import TrainConfig
+
+
+def initialise(
+    model: GryphOne, config: TrainConfig, tokenizer: Tokenizer, init: Path | None
+) -> None:
+    """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
+    if init is not None:
+        tensors = {k: v.float() for k, v in read_tensors(init).items()}
+        known = read_tokenizer(init)
+        try:
+            model.load_state_dict(carry_vocabulary(tensors, model.state_dict(), known, tokenizer))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[:2][-1].strip()  # the first names the class alone
+            raise CheckpointError(
+                f"the weights in {init} do not fit this run's model; set 'model' to that of its "
+                f"config.json ({reason})"
+            ) from error
+    elif config.dino:
+        try:
+            state = torch.load(config.dino, map_location="cpu", weights_only=True)
+            model.encoder.load_dino(state)  # type: ignore[operator]
+        except (OSError, RuntimeError, KeyError, AttributeError) as error:
+            raise CheckpointError(
+                f"{config.dino} is no DINO ViT-S/8 state dict for this model: {error}"
+            ) from error
+
+
+def carry_vocabulary(
+    old: Mapping[str, Tensor], fresh: Mapping[str, Tensor], known: Tokenizer, wanted: Tokenizer
+) -> dict[str, Tensor]:
+    """The old weights for a new vocabulary: rows follow their token, new tokens start fresh."""
+    out = dict(old)
+    if known.scheme != wanted.scheme:
+        raise CheckpointError(
+            f"the checkpoint's tokens are {known.scheme!r}, this run's are {wanted.scheme!r}"
+        )
+    pairs = zip(known.vocabularies, wanted.vocabularies, strict=True)
+    for s, (before, after) in enumerate(pairs):
+        common = [t for t in after.tokens if t in before]
+        rows = torch.tensor([after.id(t) for t in common])
+        taken = torch.tensor([before.id(t) for t in common])
+        for name in (
+            f"decoder.embed.{s}.weight",
+            f"decoder.heads.{s}.weight",
+            f"decoder.heads.{s}.bias",
+            f"patch_heads.{s}.weight",
+            f"patch_heads.{s}.bias",
+        ):
+            if name in old and name in fresh:
+                table = fresh[name].detach().cpu().clone()
+                table[rows] = old[name][taken]
+                out[name] = table
+    return out

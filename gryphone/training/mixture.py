@@ -1,0 +1,236 @@
+"""Where training samples come from: real ink, the synthesiser, and their shares of a batch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from gryphone.data.align import Agreement
+from gryphone.data.packed import Packed
+from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
+from gryphone.errors import ConfigError, DataError
+from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
+from gryphone.training.settings import SourceConfig, TrainConfig
+
+Report = Callable[[str], None]
+
+
+class Source(Protocol):
+    """Anything that can make training samples out of random numbers."""
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """`count` fresh samples."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """Real ink, drawn uniformly."""
+
+    store: InkStore
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """`count` inks, with replacement."""
+        index = torch.randint(
+            len(self.store), (count,), generator=generator, device=generator.device
+        )
+        return self.store.batch(index)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several sources in fixed shares of every batch, others in the run's last part."""
+
+    sources: tuple[Source, ...]
+    counts: tuple[int, ...]
+    finish: tuple[int, ...]
+    spelling: torch.Tensor | None = None  # (symbols,) the symbol that each one is spelt as
+
+    @classmethod
+    def of(
+        cls,
+        sources: list[Source],
+        weights: list[float],
+        batch: int,
+        finish: list[float] | None = None,
+        spelling: torch.Tensor | None = None,
+    ) -> Mixture:
+        """Shares proportional to the weights."""
+        last = weights if finish is None else finish
+        return cls(tuple(sources), shares(weights, batch), shares(last, batch), spelling)
+
+    def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
+        """One micro-batch."""
+        pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
+        batch = concatenate([s.sample(n, generator) for s, n in pairs if n])
+        if self.spelling is None:
+            return batch
+        return replace(
+            batch,
+            tokens=_spelt(batch.tokens, self.spelling),
+            glyph_tokens=_spelt(batch.glyph_tokens, self.spelling),
+        )
+
+
+def _spelt(tokens: torch.Tensor, spelling: torch.Tensor) -> torch.Tensor:
+    symbols = tokens[:, 0]
+    symbols = torch.where(symbols >= 0, spelling[symbols.clamp_min(0)], symbols)
+    return torch.cat([symbols[:, None], tokens[:, 1:]], dim=1)
+
+
+def spelling_of(
+    spell: Mapping[str, str], tokenizer: Tokenizer, device: torch.device
+) -> torch.Tensor | None:
+    """The symbol (symbols,) that each one counts as; None where all count as themselves."""
+    if not spell:
+        return None
+    symbols = tokenizer.vocabularies[0]
+    table = torch.arange(len(symbols), device=device)
+    for token, other in spell.items():
+        for name in (token, other):
+            if name not in symbols:
+                raise ConfigError(f"spell: {name!r} is not in the vocabulary")
+        table[symbols.id(token)] = symbols.id(other)
+    return table
+
+
+def shares(weights: list[float], batch: int) -> tuple[int, ...]:
+    """`batch` shared out in proportion to the weights; rounding goes to the heaviest."""
+    if not sum(weights):
+        raise ConfigError("all sources have the weight 0; give one of them a share")
+    counts = [int(batch * w / sum(weights)) for w in weights]
+    counts[weights.index(max(weights))] += batch - sum(counts)
+    return tuple(counts)
+
+
+def report_shareless(config: TrainConfig, report: Report) -> None:
+    """Name the sources with a weight that is too small for one sample in a batch."""
+    first, last = weights_of(config)
+    parts = {"": first}
+    if config.finish and last != first:
+        parts = {" before the run's last part": first, " in the run's last part": last}
+    for when, weights in parts.items():
+        counts = shares(weights, config.batch)
+        for source, weight, count in zip(config.sources, weights, counts, strict=True):
+            if weight and not count:
+                enough = math.ceil(sum(weights) / weight)
+                report(
+                    f"{source.path}: gets no sample of a batch of {config.batch}{when}, since its "
+                    f"weight is {weight:g} of {sum(weights):g}; set batch to {enough} or more"
+                )
+
+
+def weights_of(config: TrainConfig) -> tuple[list[float], list[float]]:
+    """The sources' weights, and those of the run's last part."""
+    weights = [s.weight for s in config.sources]
+    return weights, [s.weight if s.finish is None else s.finish for s in config.sources]
+
+
+def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
+    """The tokens of the data set whose symbols a source keeps to; None where it is free."""
+    if not source.symbols_of:
+        return None
+    return tokens_of(Path(source.symbols_of), convention)
+
+
+def tokens_of(path: Path, convention: str) -> frozenset[str]:
+    """The tokens of a data set's labels, and the empty one that every label may have."""
+    labels = load_packed(path, convention).labels
+    return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
+
+
+def choose(packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat") -> Packed:
+    """Leave out the samples that a source's settings exclude, and say how many."""
+    unwanted = set(source.without)
+    keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
+    known = known_to(source, packed.convention)
+    if known is not None:
+        keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
+    if not source.contradicting:
+        keep &= packed.agreement != Agreement.CONTRADICTS
+    if source.max_tokens is not None:
+        split = SCHEMES[scheme].split
+        keep &= [len(split(label.split(" "))) <= source.max_tokens for label in packed.labels]
+    if keep.all():
+        return packed
+    if not keep.any():
+        raise DataError(
+            f"{source.path}: its settings leave out all of its {len(packed)} samples; "
+            "change without, max_tokens, symbols_of or contradicting"
+        )
+    report(f"{source.path}: {(~keep).sum()} of {len(packed)} samples left out by its settings")
+    return packed.select(keep)
+
+
+def load_sources(
+    config: TrainConfig, device: torch.device, report: Report, known: Tokenizer | None = None
+) -> tuple[Mixture, Tokenizer, dict[str, InkStore]]:
+    """Training sources, the tokenizer and validation sets.
+
+    Unless the configuration names a tokenizer it is made of the sources' labels, on top of what
+    the weights to start from already know.
+    """
+    inks: dict[int, Packed] = {
+        i: choose(load_packed(Path(s.path), config.convention), s, report, config.scheme)
+        for i, s in enumerate(config.sources)
+        if s.kind == "ink"
+    }
+    if config.tokenizer:
+        try:
+            tokenizer = tokenizer_from_dict(json.loads(Path(config.tokenizer).read_text()))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read tokenizer {config.tokenizer}: {error}") from error
+    else:
+        labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
+        if known is not None and known.scheme != config.scheme:
+            raise ConfigError(
+                f"the first weights have {known.scheme!r} tokens, scheme is {config.scheme!r}"
+            )
+        tokenizer = known.grow(labels) if known else build_tokenizer(config.scheme, labels)
+    sources = [
+        StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
+        if s.kind == "ink"
+        else synth_source(s, tokenizer, device, config.convention)
+        for i, s in enumerate(config.sources)
+    ]
+    validation = {}
+    for name, path in config.validation.items():
+        packed = load_packed(Path(path), config.convention)
+        validation[name] = InkStore.of(
+            packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
+        )
+    weights, finish = weights_of(config)
+    report_shareless(config, report)
+    spelling = spelling_of(config.spell, tokenizer, device)
+    return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
+
+
+def synth_source(
+    source: SourceConfig, tokenizer: Tokenizer, device: torch.device, convention: str
+) -> Source:
+    """A composer of synthetic ink."""
+    from gryphone.synth.ink_source import SynthSource
+
+    return SynthSource.load(
+        Path(source.path),
+        Path(source.glyphs),
+        tokenizer,
+        device,
+        source.style,
+        known_to(source, convention),
+    )
+
+
+def read_unseen(config: TrainConfig) -> dict[str, set[str]]:
+    """The ids of validation samples whose formula no training ink has."""
+    try:
+        return {name: set(Path(p).read_text().split()) for name, p in config.unseen.items()}
+    except OSError as error:
+        raise DataError(f"cannot read a list of unseen samples: {error}") from error

@@ -1,0 +1,105 @@
+"""One micro-batch of training: ink -> patches, labels -> masked canvases, predictions -> loss."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gryphone.data.store import UNKNOWN, TrainingBatch, canvases
+from gryphone.decoding import CANVASES
+from gryphone.diffusion import corrupt, cross_entropy, forward_mask, rmml, sample_time
+from gryphone.model import Packing
+from gryphone.raster import draw, thicken, to_patches
+from gryphone.tokens import MASK_ID
+from gryphone.training.augment import augment
+from gryphone.training.settings import TrainConfig
+
+
+def seeded(seed: int, step: int, shard: int, device: torch.device) -> torch.Generator:
+    """The generator of one micro-batch; it also seeds dropout."""
+    digest = hashlib.sha256(f"{seed}:{step}:{shard}".encode()).digest()
+    number = int.from_bytes(digest[:7], "big")
+    torch.manual_seed(number)
+    return torch.Generator(device).manual_seed(number)
+
+
+def training_canvases(lengths: Tensor, longest: int, generator: torch.Generator) -> Tensor:
+    """A canvas for each label (B,): the smallest that holds it and a PAD, sometimes a larger one.
+
+    Canvases are few and shared by many lengths, so their size gives no label away.
+    """
+    sizes = torch.tensor([c for c in CANVASES if c < longest] + [longest], device=lengths.device)
+    choice = torch.searchsorted(sizes, lengths + 1)
+    u = torch.rand(len(lengths), generator=generator, device=generator.device)
+    choice = choice + (u < 0.25).long() + (u < 0.06).long()
+    return sizes[choice.clamp_max(len(sizes) - 1)]
+
+
+def training_loss(
+    model: nn.Module,
+    config: TrainConfig,
+    batch: TrainingBatch,
+    sizes: tuple[int, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Draw, mask, predict, compare: the loss of one micro-batch and its parts."""
+    canvas, strength = config.model.canvas, config.augment
+    ink, area, room = batch.ink, None, 1.0
+    if strength is not None:
+        ink = augment(ink, strength, generator)
+        if canvas.kind != "square":
+            area, room = strength.area_factor(ink.size, generator), strength.max_area_factor
+    pixels = draw(ink, canvas, area)
+    if strength is not None and strength.thick:
+        u = torch.rand(ink.size, generator=generator, device=generator.device)
+        pixels = thicken(pixels, u < strength.thick)
+    patches = to_patches(pixels, canvas, area_factor=room, dense=config.model.keep_all)
+
+    views = 2 if config.rmml else 1
+    if config.model.dense:
+        lengths = torch.full_like(batch.lengths, config.model.length)
+    else:
+        lengths = training_canvases(batch.lengths, config.model.length, generator)
+    truth, index, owner, lengths = canvases(batch, lengths, views)
+    moment = sample_time(len(lengths), generator, config.time_power)[owner]
+    masked = forward_mask(truth, moment, MASK_ID, generator)
+    if config.corrupt:
+        masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
+
+    if config.model.dense:
+        own = Packing.equal(len(lengths), config.model.length, lengths.device)
+    else:
+        own = Packing.of(lengths)
+    logits, patch_logits = model(patches, masked, index, own)
+    if config.rmml:
+        first, second = ((owner % 2 == v).nonzero().squeeze(1) for v in (0, 1))
+        loss = rmml([x[first] for x in logits], [x[second] for x in logits], truth[first]).mean()
+    else:
+        loss = cross_entropy(logits, truth).mean()
+    parts = {"tokens": loss.detach()}
+    if patch_logits:
+        tokens = batch.glyph_tokens
+        target = (
+            torch.where((patches.glyph >= 0)[:, None], tokens[patches.glyph.clamp_min(0)], UNKNOWN)
+            if len(tokens)
+            else patches.glyph.new_full((len(patches.glyph), len(sizes)), UNKNOWN)
+        )
+        seen = patch_loss(patch_logits, target)
+        parts["patches"] = seen.detach()
+        loss = loss + config.aux_weight * seen
+    return loss, parts
+
+
+def patch_loss(logits: list[Tensor], target: Tensor) -> Tensor:
+    """Which token's ink is in a patch: mean cross-entropy where that is known."""
+    total = logits[0].new_zeros(())
+    for s, stream in enumerate(logits):
+        known = (target[:, s] != UNKNOWN).sum().clamp_min(1)
+        losses = F.cross_entropy(
+            stream.float(), target[:, s], ignore_index=UNKNOWN, reduction="sum"
+        )
+        total = total + losses / known
+    return total
