@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from gryphone import __version__
 from gryphone.config import ModelConfig, from_dict
@@ -35,13 +37,17 @@ SCALE = ":scale"  # suffix of a quantised matrix's scales
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A network with everything needed to use it."""
+    """What a checkpoint directory says of its network."""
 
-    model: GryphOne
     config: ModelConfig
     tokenizer: Tokenizer
     facts: dict[str, Any]  # convention, training data, licence, metrics
-    parameters: int  # as trained; layers that are packed for a CPU show none
+    parameters: int
+
+    @property
+    def convention(self) -> str:
+        """How its labels were normalised."""
+        return str(self.facts.get("convention", "crohme"))
 
 
 def save_checkpoint(
@@ -155,21 +161,39 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a checkpoint directory, quantised ones restored."""
     from safetensors.torch import load_file
 
+    tensors: dict[str, Tensor] = {}
+    for file in _weight_files(path):
+        with _undamaged(file):
+            tensors.update(load_file(file))
+    return dequantize(tensors)
+
+
+def _weight_files(path: Path) -> list[Path]:
     path = checkpoint_directory(path)
     files = sorted(path.glob("weights-*.safetensors"))
     if not files:
         raise CheckpointError(
             f"{path} holds no weights-*.safetensors; it is no GryphOne checkpoint"
         )
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        try:
-            tensors.update(load_file(file))
-        except (SafetensorError, OSError, ValueError) as error:
-            raise CheckpointError(
-                f"{file} is damaged or truncated: {error}; copy it again"
-            ) from error
-    return dequantize(tensors)
+    return files
+
+
+@contextmanager
+def _undamaged(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{file} is damaged or truncated: {error}; copy it again") from error
+
+
+def _count_parameters(path: Path) -> int:
+    """How many numbers the network learned, by the headers of its files alone."""
+    count = 0
+    for file in _weight_files(path):
+        with _undamaged(file), safe_open(file, "np") as tensors:
+            names = [name for name in tensors.keys() if not name.endswith(SCALE)]  # noqa: SIM118
+            count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+    return count
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -199,16 +223,23 @@ def read_tokenizer(path: Path) -> Tokenizer:
         raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
 
 
-def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Checkpoint:
-    """Rebuild a network, its tokenizer and its facts from a directory."""
+def read_checkpoint(path: Path | str) -> Checkpoint:
+    """The settings, vocabularies and facts of a checkpoint directory."""
     path = checkpoint_directory(Path(path))
     description = read_description(path)
     try:
         config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")
     except (GryphoneError, KeyError) as error:
         raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
-    tokenizer = read_tokenizer(path)
-    model = build_model(config, tuple(len(v) for v in tokenizer.vocabularies))
+    facts = description.get("facts", {})
+    return Checkpoint(config, read_tokenizer(path), facts, _count_parameters(path))
+
+
+def load_model(path: Path | str, device: torch.device | str = "cpu") -> GryphOne:
+    """The network of a checkpoint directory, ready to be used."""
+    path = checkpoint_directory(Path(path))
+    checkpoint = read_checkpoint(path)
+    model = build_model(checkpoint.config, tuple(len(v) for v in checkpoint.tokenizer.vocabularies))
     try:
         model.load_state_dict({k: v.float() for k, v in read_tensors(path).items()})
     except RuntimeError as error:
@@ -216,6 +247,4 @@ def load_checkpoint(path: Path | str, device: torch.device | str = "cpu") -> Che
         raise CheckpointError(
             f"the weights in {path} do not fit its config.json: {first}"
         ) from error
-    parameters = sum(p.numel() for p in model.parameters())
-    facts = description.get("facts", {})
-    return Checkpoint(model.to(device).eval(), config, tokenizer, facts, parameters)
+    return model.to(device).eval()

@@ -20,6 +20,8 @@ Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]
 # (step, sample, ids (L, S) predicted, masked (L,) what was hidden from that step) -> True when
 # nobody waits for that sample any more: it is not refined further
 Watch = Callable[[int, int, np.ndarray, np.ndarray], bool | None]
+# What one step saw: masked (canvas,), and log-probs (canvas, V) per stream
+Prediction = tuple[np.ndarray, tuple[np.ndarray, ...]]
 
 CANVASES = (16, 24, 32, 48, 64, 96, 128)
 
@@ -37,7 +39,7 @@ class DecodeOptions:
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. settle: stop a
     sample whose prediction did not change for that many steps (0: never). record: keep every
-    step's ids. keep: "last" or "all", the steps whose distributions are kept.
+    step's ids. keep: every step's distributions too.
     """
 
     steps: int = 10
@@ -47,7 +49,7 @@ class DecodeOptions:
     start: int = 48
     settle: int = 0
     record: bool = False
-    keep: str = ""
+    keep: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -56,8 +58,6 @@ class DecodeOptions:
             raise ConfigError(
                 f"method {self.method!r} is unknown; use 'diffusion' or 'mask-predict'"
             )
-        if self.keep not in ("", "last", "all"):
-            raise ConfigError(f"keep is {self.keep!r}; use '', 'last' or 'all'")
         if not 1 <= self.start <= self.length:
             raise ConfigError(
                 f"start is {self.start}; it must be between 1 and length={self.length}"
@@ -68,8 +68,8 @@ class DecodeOptions:
 class Decoded:
     """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids.
 
-    `distributions` are the last step's log-probs, one (canvas, V) per stream; `looks` hold, for
-    every step, what was masked (canvas,) and the distributions.
+    `predictions` hold, for every step, what was masked (canvas,) and the log-probs, one
+    (canvas, V) per stream; `distributions` are those of the last step.
     """
 
     ids: np.ndarray
@@ -77,7 +77,7 @@ class Decoded:
     steps: int
     trajectory: tuple[np.ndarray, ...] = ()
     distributions: tuple[np.ndarray, ...] = ()
-    looks: tuple[tuple[np.ndarray, tuple[np.ndarray, ...]], ...] = ()
+    predictions: tuple[Prediction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,24 @@ class Constraint:
         return int(needed[-1]) + 1 if len(needed) else 0
 
 
+@dataclass(frozen=True)
+class Request:
+    """What to refine: one canvas of `streams` tokens a place for each key.
+
+    keys (B,) name the samples; equal keys draw equal numbers. constraints: one for each canvas.
+    deadline is a time.perf_counter() value: as many of the steps are taken as fit before it.
+    """
+
+    keys: np.ndarray
+    options: DecodeOptions
+    streams: int
+    mask_id: int
+    pad_id: int
+    constraints: Sequence[Constraint] | None = None
+    deadline: float | None = None
+    watch: Watch | None = None
+
+
 def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
     """The uniform numbers (steps, length) that decide what one sample remasks."""
     # As a plain list, numbers of 2**63 and more would be rounded to floats: many seeds, one draw.
@@ -129,23 +147,10 @@ def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
     return generator.random((steps, length))
 
 
-def decode(
-    predict: Predict,
-    keys: np.ndarray,
-    options: DecodeOptions,
-    *,
-    streams: int,
-    mask_id: int,
-    pad_id: int,
-    constraints: Sequence[Constraint] | None = None,
-    deadline: float | None = None,
-    watch: Watch | None = None,
-) -> list[Decoded]:
-    """Refine one canvas per sample from all-masked to its answer; `keys` (B,) name the samples.
-
-    `deadline` is a time.perf_counter() value: as many of the steps are taken as fit before it.
-    """
-    state = _State(predict, keys, options, streams, mask_id, pad_id, constraints, watch)
+def decode(predict: Predict, request: Request) -> list[Decoded]:
+    """Refine every canvas from all-masked to its answer."""
+    options, deadline = request.options, request.deadline
+    state = _State(predict, request)
     began = time.perf_counter()
     state.open_canvases()
     total = options.steps
@@ -172,33 +177,22 @@ def decode(
 class _State:
     """The canvases of one batch while they are refined."""
 
-    def __init__(
-        self,
-        predict: Predict,
-        keys: np.ndarray,
-        options: DecodeOptions,
-        streams: int,
-        mask_id: int,
-        pad_id: int,
-        constraints: Sequence[Constraint] | None,
-        watch: Watch | None,
-    ) -> None:
-        size, o = len(keys), options
-        self.predict, self.options, self.mask_id, self.pad_id = predict, options, mask_id, pad_id
-        self.constraints, self.watch = constraints, watch
-        self.uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in keys])
-        self.canvas = np.full((size, o.length, streams), mask_id, dtype=np.int64)  # what is fed
-        self.ids = np.full_like(self.canvas, pad_id)  # what was predicted
+    def __init__(self, predict: Predict, request: Request) -> None:
+        r, o, size = request, request.options, len(request.keys)
+        self.predict, self.options, self.mask_id, self.pad_id = predict, o, r.mask_id, r.pad_id
+        self.constraints, self.watch = r.constraints, r.watch
+        self.uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in r.keys])
+        self.canvas = np.full((size, o.length, r.streams), r.mask_id, dtype=np.int64)  # what is fed
+        self.ids = np.full_like(self.canvas, r.pad_id)  # what was predicted
         self.log_probs = np.zeros(self.canvas.shape, dtype=np.float32)
         self.lengths = np.full(size, o.start)
         self.steps = np.zeros(size, dtype=np.int64)
         self.unchanged = np.zeros(size, dtype=np.int64)
         self.active = np.arange(size)
         self.history: list[list[np.ndarray]] = [[] for _ in range(size)]
-        self.distributions: list[tuple[np.ndarray, ...]] = [()] * size
-        self.looks: list[list[tuple[np.ndarray, tuple[np.ndarray, ...]]]] = [[] for _ in keys]
+        self.predictions: list[list[Prediction]] = [[] for _ in range(size)]
         self.shown = np.zeros((size, o.length), dtype=bool)
-        for b, constraint in enumerate(constraints or ()):
+        for b, constraint in enumerate(r.constraints or ()):
             self._constrain(b, constraint)
 
     def _constrain(self, b: int, constraint: Constraint) -> None:
@@ -279,8 +273,8 @@ class _State:
                     self.log_probs[b, :n].copy(),
                     int(self.steps[b]),
                     tuple(self.history[b]),
-                    self.distributions[b],
-                    tuple(self.looks[b]),
+                    self.predictions[b][-1][1] if self.predictions[b] else (),
+                    tuple(self.predictions[b]),
                 )
             )
         return out
@@ -307,10 +301,8 @@ class _State:
         if self.options.keep:
             for row, b in enumerate(samples):
                 n = self.lengths[b]
-                self.distributions[b] = tuple(x[row, :n] for x in free)
-                if self.options.keep == "all":
-                    masked = self.canvas[b, :n, 0] == self.mask_id
-                    self.looks[b].append((masked, self.distributions[b]))
+                masked = self.canvas[b, :n, 0] == self.mask_id
+                self.predictions[b].append((masked, tuple(x[row, :n] for x in free)))
 
     def _finish_step(self, samples: np.ndarray) -> None:
         self.steps[samples] += 1

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Stroke = Floats  # (n, 2): x, y
 
+QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
+LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
 # Beyond this a coordinate is a damaged file, and differences would lose the shape in float32.
 LARGEST_COORDINATE = 1e9
 
@@ -156,6 +158,12 @@ def check_points(count: int, name: str, limits: Limits) -> None:
     """Raise InkError when there are more points than the limit."""
     if count > limits.points:
         raise InkError(f"{name}: {count} points; the limit is {limits.points}")
+
+
+def typical_stroke(strokes: Sequence[Stroke]) -> float:
+    """The size that stands for a symbol's: a quantile of the strokes' longer sides."""
+    sizes = sorted(float(np.ptp(stroke, axis=0).max()) for stroke in strokes)
+    return sizes[len(sizes) * QUANTILE[0] // QUANTILE[1]]
 
 
 @dataclass(frozen=True)

@@ -121,9 +121,17 @@ class CrossAttention(nn.Module):
         return k, v
 
     def forward(
-        self, x: Tensor, memory: tuple[Tensor, Tensor], rows: Packing, columns: Packing
+        self,
+        x: Tensor,
+        memory: tuple[Tensor, Tensor],
+        rows: Packing,
+        columns: Packing,
+        queries: list[Tensor] | None = None,
     ) -> Tensor:
+        """`queries` gets those of this layer (T, H, D), for `Decoder.attention`."""
         q = self.q(x).unflatten(1, (self.heads, -1))
+        if queries is not None:
+            queries.append(q)
         dropout = self.dropout if self.training else 0.0
         out: Tensor = self.proj(attend(q, *memory, rows, columns, dropout).flatten(1))
         return out
@@ -181,9 +189,10 @@ class DecoderBlock(nn.Module):
         own: Packing,
         rows: Packing,
         columns: Packing,
+        queries: list[Tensor] | None = None,
     ) -> Tensor:
         x = x + self.drop(self.attn(self.norm1(x), own))
-        x = x + self.drop(self.cross(self.norm2(x), memory, rows, columns))
+        x = x + self.drop(self.cross(self.norm2(x), memory, rows, columns, queries))
         out: Tensor = x + self.drop(self.mlp(self.norm3(x)))
         return out
 
@@ -313,18 +322,41 @@ class Decoder(nn.Module):
         """Every block's keys and values of the encoder's output."""
         return [block.cross.remember(features) for block in self.blocks]  # type: ignore[union-attr,operator]
 
-    def forward(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> list[Tensor]:
+    def forward(
+        self,
+        tokens: Tensor,
+        index: Tensor,
+        memory: Memory,
+        own: Packing,
+        queries: list[Tensor] | None = None,
+    ) -> list[Tensor]:
         x = self.position(index)
         for stream, table in enumerate(self.embed):
             x = x + table(tokens[:, stream])
         x = x.to(memory.keys_values[0][0].dtype)
-        views = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
+        per_image = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
         # All canvases of one image form one sequence of queries: its patches are read once.
-        rows = Packing(own.offsets[::views].contiguous(), own.longest * views, own.uniform)
+        rows = Packing(own.offsets[::per_image].contiguous(), own.longest * per_image, own.uniform)
         for block, remembered in zip(self.blocks, memory.keys_values, strict=True):
-            x = block(x, remembered, own, rows, memory.rows)
+            x = block(x, remembered, own, rows, memory.rows, queries)
         x = self.norm(x)
         return [head(x) for head in self.heads]
+
+    def attention(
+        self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing
+    ) -> list[Tensor]:
+        """Where each token looks, (layers, n, P) for each image's one canvas: the heads' mean."""
+        queries: list[Tensor] = []
+        self(tokens, index, memory, own, queries)
+        lengths, patches = own.offsets.diff().tolist(), memory.rows.offsets.diff().tolist()
+        seen: list[list[Tensor]] = [[] for _ in lengths]
+        for q, (k, _) in zip(queries, memory.keys_values, strict=True):
+            pairs = zip(q.split_with_sizes(lengths), k.split_with_sizes(patches), strict=True)
+            for layers, (own_q, own_k) in zip(seen, pairs, strict=True):
+                # In float32 on every device: these are compared, not multiplied further.
+                scores = torch.einsum("nhd,phd->hnp", own_q.float(), own_k.float())
+                layers.append((scores / q.shape[-1] ** 0.5).softmax(-1).mean(0))
+        return [torch.stack(layers) for layers in seen]
 
 
 @dataclass(frozen=True)

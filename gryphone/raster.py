@@ -18,10 +18,8 @@ from torch.nn import functional as F
 
 from gryphone.config import Canvas
 from gryphone.errors import InkError
+from gryphone.ink import LONGEST_STROKES, QUANTILE
 from gryphone.ragged import select
-
-QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
-LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
 
 
 @dataclass(frozen=True)

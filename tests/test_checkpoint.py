@@ -12,8 +12,9 @@ from safetensors import SafetensorError
 from gryphone.checkpoint import (
     checkpoint_directory,
     dequantize,
-    load_checkpoint,
+    load_model,
     quantize,
+    read_checkpoint,
     read_tensors,
     read_tokenizer,
     save_checkpoint,
@@ -41,20 +42,21 @@ def save(path: Path, **settings: object) -> torch.nn.Module:
 
 def test_round_trip(tmp_path: Path) -> None:
     model = save(tmp_path / "a")
-    loaded = load_checkpoint(tmp_path / "a")
+    loaded, network = read_checkpoint(tmp_path / "a"), load_model(tmp_path / "a")
     assert loaded.config == PRESETS["tiny"]
     assert loaded.tokenizer == build_tokenizer("sat", LABELS)
     assert loaded.facts == {"convention": "crohme"}
     for name, value in model.state_dict().items():
-        assert torch.equal(value, loaded.model.state_dict()[name])
-    assert not loaded.model.training
+        assert torch.equal(value, network.state_dict()[name])
+    assert not network.training
+    assert loaded.parameters == sum(p.numel() for p in network.parameters())
     save(tmp_path / "a")  # overwriting leaves nothing behind
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_runs_folder_stands_for_its_checkpoint(tmp_path: Path) -> None:
     save(tmp_path / "run" / "checkpoint")
-    assert load_checkpoint(tmp_path / "run").tokenizer == build_tokenizer("sat", LABELS)
+    assert read_checkpoint(tmp_path / "run").tokenizer == build_tokenizer("sat", LABELS)
     assert read_tokenizer(tmp_path / "run") == build_tokenizer("sat", LABELS)
     assert read_tensors(tmp_path / "run").keys() == read_tensors(tmp_path / "run/checkpoint").keys()
     save(tmp_path / "own")
@@ -67,7 +69,7 @@ def test_int8_is_a_quarter_of_the_size_and_close(tmp_path: Path) -> None:
     save(tmp_path / "b", int8=True)
     sizes = [sum(p.stat().st_size for p in (tmp_path / n).glob("*.safetensors")) for n in "ab"]
     assert sizes[1] < 0.35 * sizes[0]
-    loaded = load_checkpoint(tmp_path / "b").model.state_dict()
+    loaded = load_model(tmp_path / "b").state_dict()
     for name, value in model.state_dict().items():
         assert (loaded[name] - value).abs().max() <= value.abs().max() / 127
 
@@ -91,13 +93,13 @@ def test_only_a_checkpoint_is_replaced(tmp_path: Path, name: str) -> None:
 def test_an_empty_directory_is_a_place_for_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     save(tmp_path / "out")
-    assert load_checkpoint(tmp_path / "out").config == PRESETS["tiny"]
+    assert read_checkpoint(tmp_path / "out").config == PRESETS["tiny"]
 
 
 def test_a_release_carries_the_facts_it_is_given(tmp_path: Path) -> None:
     save(tmp_path / "run")
     size = release([tmp_path / "run"], tmp_path / "weights", {"valid": {"em": 12.5}})
-    facts = load_checkpoint(tmp_path / "weights").facts
+    facts = read_checkpoint(tmp_path / "weights").facts
     assert facts == {"convention": "crohme", "metrics": {"valid": {"em": 12.5}}}
     assert size < sum(p.stat().st_size for p in (tmp_path / "run").iterdir())
 
@@ -122,7 +124,7 @@ def test_nobody_elses_licence_is_claimed(
     words = [str(tmp_path / "run"), "--out", str(tmp_path / "weights"), *options]
     monkeypatch.setattr(sys, "argv", ["release", *words])
     release_main()
-    facts = load_checkpoint(tmp_path / "weights").facts
+    facts = read_checkpoint(tmp_path / "weights").facts
     assert (facts.get("licence"), facts.get("data")) == (licence, data)
 
 
@@ -160,15 +162,15 @@ def test_only_checkpoints_of_one_model_are_averaged(
 def test_a_release_is_the_mean_of_a_runs_checkpoints(tmp_path: Path) -> None:
     for name, factor in (("a", 0.5), ("b", 1.5)):
         save(tmp_path / name)
-        checkpoint = load_checkpoint(tmp_path / name)
-        weights = {k: factor * v for k, v in checkpoint.model.state_dict().items()}
+        checkpoint = read_checkpoint(tmp_path / name)
+        weights = {k: factor * v for k, v in load_model(tmp_path / name).state_dict().items()}
         facts = {"training": {"minutes": 2 * factor}}
         save_checkpoint(tmp_path / name, weights, checkpoint.config, checkpoint.tokenizer, facts)
     mean = save(tmp_path / "c").state_dict()
     release([tmp_path / "a", tmp_path / "b"], tmp_path / "weights", {})
-    released = load_checkpoint(tmp_path / "weights")
+    released = read_checkpoint(tmp_path / "weights")
     assert released.facts["averaged"] == [1.0, 3.0]
-    for name, value in released.model.state_dict().items():
+    for name, value in load_model(tmp_path / "weights").state_dict().items():
         assert (value - mean[name]).abs().max() <= mean[name].abs().max() / 100
 
 
@@ -186,10 +188,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     data = shard.read_bytes()
     shard.write_bytes(data[: len(data) // 2])
     with pytest.raises(CheckpointError, match="damaged or truncated"):
-        load_checkpoint(tmp_path / "a")
+        read_checkpoint(tmp_path / "a")
     shard.unlink()
     with pytest.raises(CheckpointError, match="holds no weights"):
-        load_checkpoint(tmp_path / "a")
+        read_checkpoint(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -209,12 +211,12 @@ def test_damage_is_named(tmp_path: Path) -> None:
 def test_foreign_descriptions_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=message):
-        load_checkpoint(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 def test_no_directory(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is no checkpoint directory"):
-        load_checkpoint(tmp_path / "nowhere")
+        read_checkpoint(tmp_path / "nowhere")
 
 
 def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
@@ -224,7 +226,7 @@ def test_weights_of_another_size_are_refused(tmp_path: Path) -> None:
     description["model"]["width"] = 32
     path.write_text(json.dumps(description))
     with pytest.raises(CheckpointError, match="do not fit"):
-        load_checkpoint(tmp_path / "a")
+        load_model(tmp_path / "a")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from PIL import Image
 from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner, Result
 
-from gryphone.checkpoint import load_checkpoint
+from gryphone.checkpoint import load_model
 from gryphone.cli import evaluation, recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.ink import Ink
@@ -351,7 +351,7 @@ def test_evaluate(weights: str, tmp_path: Path) -> None:
 def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     facts = json.loads(fine("info", "--json", "--weights", weights))
     assert facts["vocabulary"]["symbols"] == len(facts["symbols"])
-    trained = load_checkpoint(weights).model.parameters()
+    trained = load_model(weights).parameters()
     assert facts["parameters"] == sum(p.numel() for p in trained)
     assert "version: " in fine("info", "--weights", weights)
     monkeypatch.setattr("gryphone.recognition.recognizer.WEIGHTS", tmp_path)

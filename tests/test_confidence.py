@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gryphone.decoding import Decoded
+from gryphone.decoding import Decoded, Prediction
 from gryphone.recognition.confidence import (
     DEFAULT,
     calibrated,
@@ -19,38 +19,38 @@ from gryphone.release.calibration import fit, held_out, reliability
 ANSWER = np.array([[2], [3]])
 
 
-def look(masked: list[bool], first: float, second: float) -> tuple[np.ndarray, tuple[np.ndarray]]:
+def prediction(masked: list[bool], first: float, second: float) -> Prediction:
     """Log-probs of the answer's two tokens in one step, of a vocabulary of four."""
     table = np.full((2, 4), -9.0)
     table[0, 2], table[1, 3] = first, second
     return np.array(masked), (table,)
 
 
-def decoded(*looks: tuple[np.ndarray, tuple[np.ndarray]], ids: np.ndarray = ANSWER) -> Decoded:
-    return Decoded(ids, np.zeros(ids.shape), len(looks), (), looks[-1][1], looks)
+def decoded(*predictions: Prediction, ids: np.ndarray = ANSWER) -> Decoded:
+    return Decoded(ids, np.zeros(ids.shape), len(predictions), (), predictions[-1][1], predictions)
 
 
 def test_only_hidden_tokens_count_and_late_looks_first() -> None:
-    d = decoded(look([True, True], -4, -5), look([True, False], -1, 0))
+    d = decoded(prediction([True, True], -4, -5), prediction([True, False], -1, 0))
     assert hidden_log_probs(ANSWER, d).tolist() == [-1, -5]
 
 
 def test_a_token_never_hidden_is_sure() -> None:
-    d = decoded(look([False, True], -4, -2), look([False, True], 0, -3))
+    d = decoded(prediction([False, True], -4, -2), prediction([False, True], 0, -3))
     assert hidden_log_probs(ANSWER, d).tolist() == [0, -3]
 
 
 def test_dissent_is_the_share_of_other_answers() -> None:
-    same = decoded(look([True, True], -1, -1))
-    other = decoded(look([True, True], -1, -1), ids=np.array([[2], [1]]))
+    same = decoded(prediction([True, True], -1, -1))
+    other = decoded(prediction([True, True], -1, -1), ids=np.array([[2], [1]]))
     seen = witnesses(ANSWER, [same], [same, other])
     assert seen[:, 1].tolist() == [0, 0.5]
 
 
 def test_hidden_distributions_replace_what_was_only_copied() -> None:
-    seen = look([False, False], 0, 0)
-    hidden = look([True, False], -1, -2)
-    mean = hidden_distributions(decoded(look([True, True], -9, -9), hidden, seen, seen))[0]
+    seen = prediction([False, False], 0, 0)
+    hidden = prediction([True, False], -1, -2)
+    mean = hidden_distributions(decoded(prediction([True, True], -9, -9), hidden, seen, seen))[0]
     # Place 0 was hidden in no late look (the last two): it stays; forbidden entries stay too.
     assert mean[0, 2] == 0
     late = hidden_distributions(decoded(seen, hidden))[0]

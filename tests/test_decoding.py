@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gryphone.decoding import DecodeOptions, decode, draws
+from gryphone.decoding import DecodeOptions, Request, decode, draws
 from gryphone.errors import ConfigError
 
 PAD, MASK, V = 0, 1, 12
@@ -25,10 +25,14 @@ def double(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list
     return out
 
 
+def request(keys: np.ndarray, options: DecodeOptions, deadline: float | None = None) -> Request:
+    return Request(keys, options, streams=2, mask_id=MASK, pad_id=PAD, deadline=deadline)
+
+
 def run(samples: int, **settings: object) -> list:
     options = DecodeOptions(**{"length": 16, "start": 16, **settings})
     keys = np.arange(samples) + 100
-    return decode(double, keys, options, streams=2, mask_id=MASK, pad_id=PAD)
+    return decode(double, request(keys, options))
 
 
 def best(sample: int, canvas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,12 +85,7 @@ def test_batch_size_and_order_change_nothing() -> None:
             return double(tokens, lengths, samples + b)  # noqa: B023
 
         single = decode(
-            alone,
-            np.array([100 + b]),
-            DecodeOptions(steps=6, length=16, start=8),
-            streams=2,
-            mask_id=MASK,
-            pad_id=PAD,
+            alone, request(np.array([100 + b]), DecodeOptions(steps=6, length=16, start=8))
         )[0]
         assert np.array_equal(single.ids, together[b].ids)
         assert np.array_equal(single.log_probs, together[b].log_probs)
@@ -123,11 +122,7 @@ def test_canvas_widens_until_pad_closes_and_is_cropped_afterwards(length: int, c
     calls: list[tuple[int, int]] = []
     answer = decode(
         constant(length, calls),
-        np.zeros(1, dtype=int),
-        DecodeOptions(steps=3, length=150, start=48),
-        streams=2,
-        mask_id=MASK,
-        pad_id=PAD,
+        request(np.zeros(1, dtype=int), DecodeOptions(steps=3, length=150, start=48)),
     )[0]
     assert answer.ids[:, 0].tolist() == list(range(2, length + 2))
     assert calls[0][1] == 48
@@ -138,11 +133,7 @@ def test_a_settled_sample_stops_early_and_the_others_go_on() -> None:
     calls: list[tuple[int, int]] = []
     answers = decode(
         constant(5, calls),
-        np.zeros(4, dtype=int),
-        DecodeOptions(steps=50, settle=2, length=16, start=16),
-        streams=2,
-        mask_id=MASK,
-        pad_id=PAD,
+        request(np.zeros(4, dtype=int), DecodeOptions(steps=50, settle=2, length=16, start=16)),
     )
     assert [a.steps for a in answers] == [3] * 4
     assert len(calls) == 3
@@ -175,8 +166,7 @@ def test_a_far_deadline_is_no_deadline() -> None:
     options = DecodeOptions(length=16, start=16, steps=4)
     keys = np.arange(2)
     plain, far = (
-        decode(double, keys, options, streams=2, mask_id=MASK, pad_id=PAD, deadline=deadline)
-        for deadline in (None, float("inf"))
+        decode(double, request(keys, options, deadline)) for deadline in (None, float("inf"))
     )
     assert [d.ids.tolist() for d in far] == [d.ids.tolist() for d in plain]
     assert [d.steps for d in far] == [4, 4]

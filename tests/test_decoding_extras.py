@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from gryphone.decoding import Constraint, Decoded, DecodeOptions, decode
+from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, decode
 from gryphone.errors import ConfigError
 
 PAD, MASK, A, B, C = range(5)
@@ -39,17 +39,8 @@ def follow(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list
 
 def run(model=predict, keys=(0,), constraints=None, deadline=None, watch=None, **options):
     settings = DecodeOptions(**{"length": LENGTH, "start": 16, "steps": 5} | options)
-    return decode(
-        model,
-        np.array(keys),
-        settings,
-        streams=2,
-        mask_id=MASK,
-        pad_id=PAD,
-        constraints=constraints,
-        deadline=deadline,
-        watch=watch,
-    )
+    request = Request(np.array(keys), settings, 2, MASK, PAD, constraints, deadline, watch)
+    return decode(model, request)
 
 
 def free(length: int = LENGTH) -> tuple[list[np.ndarray], np.ndarray]:
@@ -162,16 +153,12 @@ def test_watch_sees_every_step_of_every_sample() -> None:
     assert not seen[-1][2].all()
 
 
-def test_keep_last_and_all() -> None:
-    assert run()[0].distributions == ()
-    last = run(keep="last")[0]
-    assert [d.shape[1] for d in last.distributions] == [SIZE, SIZE]
-    assert (last.distributions[0][:, MASK] == -np.inf).all()
-    assert last.looks == ()
-    every = run(keep="all")[0]
-    assert len(every.looks) == 5
-    masked, distributions = every.looks[0]
+def test_every_prediction_is_kept() -> None:
+    assert run()[0].distributions == run()[0].predictions == ()
+    every = run(keep=True)[0]
+    assert [d.shape[1] for d in every.distributions] == [SIZE, SIZE]
+    assert (every.distributions[0][:, MASK] == -np.inf).all()
+    assert len(every.predictions) == 5
+    masked, distributions = every.predictions[0]
     assert masked.all()
     assert len(distributions[0]) == len(masked)
-    with pytest.raises(ConfigError, match="keep"):
-        DecodeOptions(keep="some")

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from inkmaker import fraction, power, row, some, write_folder, write_tar
@@ -12,11 +13,12 @@ from typer.testing import CliRunner
 
 import gryphone
 from gryphone.cli.evaluation import register
+from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError
 from gryphone.reading.inkml import to_inkml
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.calibration import _truth
-from gryphone.scoring.evaluate import Item, _true_graph, evaluate, ink_length, items, told_apart
+from gryphone.scoring.evaluate import Item, drawn_length, evaluate, items, told_apart, true_graph
 from gryphone.scoring.metrics import RATES
 
 
@@ -54,8 +56,12 @@ def test_right_answers_are_counted(
     recognizer: Recognizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_folder(tmp_path / "set", [power(id="a"), fraction(id="b")])
+    right = Decoded(
+        recognizer.tokenizer.encode(["x", "^", "{", "2", "}", "+", "2"]), np.zeros((4, 2)), 1
+    )
     monkeypatch.setattr(
-        "gryphone.scoring.evaluate._read_window", lambda r, w, a: [("x ^ { 2 } + 2",)] * len(w)
+        "gryphone.scoring.evaluate.decode_all",
+        lambda recognizer, inputs, ask: ((place, [right]) for place in range(len(inputs))),
     )
     report = evaluate(recognizer, folder).to_dict()
     assert report["normalized"]["em"] == report["graph"]["exact"] == 50.0
@@ -83,7 +89,7 @@ def test_label_graphs_take_the_place_of_truths() -> None:
     truths = [
         Item(i, truth, None) for i, truth in zip("pqrs", ("x_2", "x_2", "{", "x"), strict=True)
     ]
-    found = [_true_graph(item, files) for item in truths]
+    found = [true_graph(item, files) for item in truths]
     assert [source for source, _ in found] == ["lg", "latex", "unreadable", "unreadable"]
     assert [g and g.places[1].relation for _, g in found] == ["Sup", "Sub", None, None]
 
@@ -135,7 +141,7 @@ def test_images_with_labels_need_no_ink(tmp_path: Path) -> None:
     (folder / "a.png").write_bytes(b"this is no picture")
     (folder / "labels.tsv").write_text("a\tx\nmissing\ty\n")
     found = list(items(folder))
-    assert [item.ink for item in found] == [None, None]
+    assert [item.input for item in found] == [None, None]
     assert found[0].truth == "x"
     assert all(item.problem for item in found)
 
@@ -168,8 +174,8 @@ def test_bad_questions(recognizer: Recognizer, tmp_path: Path) -> None:
         evaluate(recognizer, tmp_path / "nothing")
 
 
-def test_ink_length_does_not_depend_on_the_unit() -> None:
+def test_drawn_length_does_not_depend_on_the_unit() -> None:
     ink = power()
     bigger = type(ink)(tuple(s * 7 for s in ink.strokes))
-    assert ink_length(bigger) == pytest.approx(ink_length(ink))
-    assert ink_length(row("x+1=2")) > ink_length(row("x"))
+    assert drawn_length(bigger) == pytest.approx(drawn_length(ink))
+    assert drawn_length(row("x+1=2")) > drawn_length(row("x"))

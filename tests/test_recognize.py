@@ -20,15 +20,17 @@ import gryphone
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
+from gryphone.decoding import Request
 from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
-from gryphone.photo.redraw import redrawn
 from gryphone.reading.inkml import to_inkml
+from gryphone.reading.inputs import Input
 from gryphone.reading.strokes import to_strokes
+from gryphone.recognition.answer import spans, spell
+from gryphone.recognition.encoding import EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask
-from gryphone.recognition.recognizer import Looked, Recognizer, load, together
-from gryphone.recognition.result import spans, spell, write_latex
+from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.tokens import EMPTY, SatTokenizer
 
 
@@ -72,10 +74,11 @@ def test_ink_is_read_as_it_is_packed(recognizer: Recognizer, tmp_path: Path) -> 
     write_packed((Sample(ink.id, "made", "x", ink) for ink in inks), path)
     packed = read_packed(path)
     for number, ink in enumerate(inks):
-        batch = Looked.at(recognizer, [ink], 0.0).batch
+        (read,) = EncodedBatch.of(recognizer, [Input(ink)]).strokes
         stored = packed.strokes(number)
-        assert np.allclose(batch.points / batch.points.max(), np.concatenate(stored))
-        assert batch.pen.tolist() == [k > 0 for stroke in stored for k in range(len(stroke))]
+        longest = np.concatenate(read).max()
+        assert np.allclose(np.concatenate(read) / longest, np.concatenate(stored))
+        assert [len(stroke) for stroke in read] == [len(stroke) for stroke in stored]
 
 
 def test_stdin(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,13 +154,13 @@ def test_an_unsure_answer_looks_at_both_tracings(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, other = row("x+1"), row("x=2"), power()
-    both = replace(one, retraced=two.strokes)
-    looked = Looked.at(recognizer, [other, both, two], 0.0)
-    alone = Looked.at(recognizer, [two], 0.0).memory
-    torch.testing.assert_close(looked.other([1]).features, alone.features, atol=1e-4, rtol=1e-4)
+    both = Input(one, two.strokes)
+    batch = EncodedBatch.of(recognizer, [Input(other), both, Input(two)])
+    second, alone = batch.other_tracing([1]), EncodedBatch.of(recognizer, [Input(two)]).memory
+    assert torch.allclose(second.memory.features, alone.memory.features, atol=1e-4)
 
-    def answer(ink: Ink, beside: Sequence[Ink] = (), **options: object) -> list[float]:
-        results = recognizer.recognize_many([*beside, ink], steps=3, **options)
+    def answer(source: Ink | Input, beside: Sequence[Any] = (), **options: object) -> list[float]:
+        results = recognizer.recognize_many([*beside, source], steps=3, **options)
         return [s.confidence for s in results[-1].symbols]
 
     # A network with random weights is never sure.
@@ -170,10 +173,10 @@ def test_an_unsure_answer_looks_at_both_tracings(
     named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
     assert named <= set(range(len(one.strokes)))
     drawn_again = answer(one)  # pen ink is traced from its drawing
-    assert answer(replace(one, retraced=redrawn(one.strokes))) == drawn_again
-    monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_PICTURE", 1e9)
+    assert answer(Input(one, redrawn(one.strokes))) == drawn_again
+    monkeypatch.setattr("gryphone.recognition.encoding.DOUBT_ABOUT_PICTURE", 1e9)
     assert answer(both) != answer(one) == drawn_again
-    monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_INK", 1e9)
+    monkeypatch.setattr("gryphone.recognition.encoding.DOUBT_ABOUT_INK", 1e9)
     assert answer(both) == answer(one) != drawn_again
 
 
@@ -213,13 +216,13 @@ def test_a_first_try_takes_half_the_time_and_no_second_look(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[float | None, bool]] = []
-    decode = Looked.decode
+    decode = EncodedBatch.decode
 
-    def noted(self: Looked, *arguments: Any, again: bool = True) -> Any:
-        calls.append((arguments[4] if len(arguments) > 4 else None, again))
-        return decode(self, *arguments, again=again)
+    def noted(self: EncodedBatch, owners: Any, request: Request, **options: Any) -> Any:
+        calls.append((request.deadline, options.get("again", True)))
+        return decode(self, owners, request, **options)
 
-    monkeypatch.setattr(Looked, "decode", noted)
+    monkeypatch.setattr(EncodedBatch, "decode", noted)
     began = time.perf_counter()
     recognizer.recognize(row("x+1=2"), hint="...=...", deadline_ms=60_000)
     *tries, (due, again) = calls
@@ -246,7 +249,7 @@ def test_views_are_averaged(recognizer: Recognizer) -> None:
     assert encoded.decode(views=3).latex == single[0].latex
     assert encoded.decode(views=3).confidence != encoded.decode(views=1).confidence
     halves = [np.log([[0.5, 0.5]]), np.log([[0.9, 0.1]])]
-    mean = together([lambda *_, h=h: [h] for h in halves])(*np.zeros((3, 1)))[0]
+    mean = mean_of([[half] for half in halves])[0]
     assert np.exp(mean) == pytest.approx(np.array([[0.75, 0.25]]))
     with pytest.raises(ConfigError, match="views is 6; it must be between 1 and 5"):
         encoded.decode(views=6)
@@ -369,12 +372,12 @@ def test_load_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load(tmp_path, device="nonsense")
 
 
-def test_write_latex_keeps_commands_apart() -> None:
-    assert write_latex(["\\alpha", "x", "^", "{", "2", "}"]) == r"\alpha x^{2}"
-    assert write_latex(["\\frac", "{", "a", "}", "{", "\\pi", "}"]) == r"\frac{a}{\pi}"
-    assert write_latex(["\\pi", "2", "\\{", "a"]) == r"\pi2\{a"
+def test_spelling_keeps_commands_apart() -> None:
+    assert spell(["\\alpha", "x", "^", "{", "2", "}"])[0] == r"\alpha x^{2}"
+    assert spell(["\\frac", "{", "a", "}", "{", "\\pi", "}"])[0] == r"\frac{a}{\pi}"
+    assert spell(["\\pi", "2", "\\{", "a"])[0] == r"\pi2\{a"
     matrix = ["\\begin{matrix}", "a", "\\\\", "b", "\\end{matrix}"]
-    assert write_latex(matrix) == r"\begin{matrix}a\\b\end{matrix}"
+    assert spell(matrix)[0] == r"\begin{matrix}a\\b\end{matrix}"
 
 
 def test_ask_defaults() -> None:

@@ -19,7 +19,7 @@ import yaml
 from madeup import made_up_store, write_inks
 from typer.testing import CliRunner
 
-from gryphone.checkpoint import load_checkpoint, read_tensors
+from gryphone.checkpoint import read_checkpoint, read_tensors
 from gryphone.cli.training import register
 from gryphone.config import PRESETS
 from gryphone.data.store import InkStore
@@ -337,14 +337,14 @@ def test_fine_tuning_on_a_folder_grows_the_vocabulary(tmp_path: Path) -> None:
     settings = config(
         tmp_path, name="tuned", sources=(SourceConfig(str(folder)),), steps=2, batch=8
     )
-    tuned = load_checkpoint(train(settings, init=first, **QUIET))
+    tuned = read_checkpoint(train(settings, init=first, **QUIET))
     assert r"\zeta" in tuned.tokenizer.vocabularies[0]
     for before, after in zip(
-        load_checkpoint(first).tokenizer.vocabularies, tuned.tokenizer.vocabularies, strict=True
+        read_checkpoint(first).tokenizer.vocabularies, tuned.tokenizer.vocabularies, strict=True
     ):
         assert after.tokens[: len(before)] == before.tokens  # what it knew, it still knows
     train(replace(settings, steps=3), **QUIET)  # goes on without being told where it began
-    assert load_checkpoint(tmp_path / "runs" / "tuned" / "checkpoint").tokenizer == tuned.tokenizer
+    assert read_checkpoint(tmp_path / "runs" / "tuned" / "checkpoint").tokenizer == tuned.tokenizer
     with pytest.raises(ConfigError, match="'sat' tokens, scheme is 'raw'"):
         train(replace(settings, name="other", scheme="raw"), init=first, **QUIET)
     assert tuned.facts["training"]["samples"] == 16
@@ -360,7 +360,7 @@ def test_a_run_does_not_go_on_with_other_symbols_or_another_model(tmp_path: Path
     label = ink.split('type="truth">')[1].split("<")[0]
     new = tmp_path / "inks" / "new.inkml"
     new.write_text(ink.replace(f">{label}<", r">\zeta<", 1))
-    known = len(load_checkpoint(tmp_path / "runs" / "run").tokenizer.vocabularies[0].names)
+    known = len(read_checkpoint(tmp_path / "runs" / "run").tokenizer.vocabularies[0].names)
     sizes = rf"made with {known} symbols and \d+ modifiers, its data has {known + 1} symbols"
     with pytest.raises(DataError, match=rf"{sizes}.* --init .*runs/run/checkpoint"):
         train(replace(settings, steps=2), **QUIET)

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from gryphone.data.samples import IMAGES, INKS, LABELS
 from gryphone.errors import InkError
-from gryphone.ink import Ink
+from gryphone.ink import Ink, Stroke
 from gryphone.reading.inkml import read_inkml
 from gryphone.reading.strokes import read_strokes
 
@@ -26,6 +27,19 @@ UNREAD = (".heic", ".heif", ".svg", ".pdf")  # may well hold a formula
 NAMED = 10  # of those that are not read
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Input:
+    ink: Ink
+    retraced: tuple[Stroke, ...] = ()
+
+
+def read_input(source: Any, name: str | None = None) -> Input:
+    if isinstance(source, Input):
+        return source
+    ink = read_source(source, name)
+    return Input(replace(ink, retraced=()), ink.retraced)
 
 
 def read_source(source: Any, name: str | None = None) -> Ink:

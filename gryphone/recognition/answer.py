@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
+from gryphone.config import Canvas
 from gryphone.decoding import Constraint, Decoded, Watch
+from gryphone.ink import LONGEST_STROKES, Ink, Stroke, typical_stroke
 from gryphone.latex.validity import is_valid
-from gryphone.recognition import constraints as hints
-from gryphone.recognition import stroke_assignment as locate
 from gryphone.recognition.confidence import (
     LOWEST,
     calibrated,
@@ -22,15 +21,14 @@ from gryphone.recognition.confidence import (
     whole_features,
     witnesses,
 )
+from gryphone.recognition.constraints import constraint_of, half_of, unconstrained
+from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask, Step
-from gryphone.recognition.result import Alternative, Box, Result, Symbol, spans, spell, write_latex
+from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
 
-if TYPE_CHECKING:
-    from gryphone.ink import Ink
-    from gryphone.recognition.recognizer import Encoded, Looked, Recognizer
-
 INKLESS = (EMPTY, "&", r"\\")
+NO_INK = (r"\begin", r"\end")
 # Beyond these there is hardly a training ink: of CROHME's 10,367, 15 have as many symbols, 8 are
 # drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
 LONG, SMALL, GAPS = 44, 0.6, (5.0, 2.0)
@@ -40,140 +38,75 @@ RESERVE = 0.015  # seconds before a deadline kept for making the answer well-for
 
 @dataclass(frozen=True)
 class Question:
-    """One question about one input, with what it fixes."""
+    """One question about one input of a batch, with what it fixes."""
 
-    encoded: Encoded
+    batch: EncodedBatch
+    index: int
     ask: Ask
-    constraint: Constraint | None
+    constraint: Constraint | None = None
+
+    @property
+    def ink(self) -> Ink:
+        """What the question is about."""
+        return self.batch.inputs[self.index].ink
 
 
-def prepare(encoded: Encoded, ask: Ask, deadline: float | None = None) -> Question:
+def prepare(batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = None) -> Question:
     """Check a question against the vocabulary and work out what it fixes."""
-    return Question(encoded, ask, _constraint(encoded, ask, deadline))
+    if ask.remask and ask.given is None:
+        quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None)
+        plain = replace(quiet, remask=(), lock={}, n_best=1, samples=1)
+        first = Question(batch, index, plain, constraint_of(batch, index, plain))
+        given = answer_together([first], time.perf_counter(), half_of(deadline))[0]
+        ask = replace(ask, given=given)
+    return Question(batch, index, ask, constraint_of(batch, index, ask, deadline))
 
 
-def answer(encoded: Encoded, ask: Ask, began: float) -> Result:
-    """Answer one question about one input."""
+def answer(batch: EncodedBatch, index: int, ask: Ask, began: float) -> Result:
+    """Answer one question about one input; its deadline counts from when it `began`."""
     deadline = None if ask.deadline_ms is None else began + ask.deadline_ms / 1000 - RESERVE
-    return answer_together([prepare(encoded, ask, deadline)], began, deadline)[0]
-
-
-def answer_batch(looked: Looked, ask: Ask) -> list[Result]:
-    """Answer the same question about every input of a batch."""
-    return answer_together([prepare(encoded, ask) for encoded in looked.each()], looked.began)
+    return answer_together([prepare(batch, index, ask, deadline)], began, deadline)[0]
 
 
 def answer_together(
     questions: Sequence[Question], began: float, deadline: float | None = None
 ) -> list[Result]:
-    """Answer questions about inks of one batch that agree in steps, seed, method and views.
+    """Answer questions about inputs of one batch that agree in steps, seed, method and views.
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
-    looked = questions[0].encoded.looked
-    owners = np.concatenate([np.full(q.ask.decodes, q.encoded.index) for q in questions])
-    keys = np.concatenate([np.arange(q.ask.decodes) for q in questions])
-    decodes = looked.decode(
-        owners,
-        keys,
-        looked.recognizer.decode_options(questions[0].ask),
-        _constraints(questions),
-        deadline,
-        _watch(questions),
-        questions[0].ask.views,
-    )
-    votes, first = [], 0
-    for q in questions:
-        votes.append(Vote.of(q, decodes[first : first + q.ask.decodes]))
-        first += q.ask.decodes
+    votes = [
+        Vote.of(question, decodes)
+        for question, decodes in zip(questions, refine(questions, deadline), strict=True)
+    ]
     strokes = _strokes(votes)
     seconds = (time.perf_counter() - began) / len(questions)
     return [_result(vote, own, seconds) for vote, own in zip(votes, strokes, strict=True)]
+
+
+def refine(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
+    """The decodes of each question, all of them refined together, then made well-formed."""
+    batch, ask = questions[0].batch, questions[0].ask
+    owners = np.concatenate([np.full(q.ask.decodes, q.index) for q in questions])
+    keys = np.concatenate([np.arange(q.ask.decodes) for q in questions])
+    request = batch.network.request(ask, keys, _constraints(questions), deadline, _watch(questions))
+    found = iter(batch.decode(owners, request, views=ask.views))
+    return [[project(batch.network, next(found)) for _ in range(q.ask.decodes)] for q in questions]
 
 
 def _constraints(questions: Sequence[Question]) -> list[Constraint] | None:
     """One constraint for each canvas, or None where nothing is fixed at all."""
     if all(q.constraint is None for q in questions):
         return None
-    recognizer = questions[0].encoded.looked.recognizer
-    length = recognizer.checkpoint.config.length
-    options = hints.blank(recognizer.tokenizer, length)
-    free = hints.constraint(options, np.zeros(length, dtype=bool))
+    free = unconstrained(questions[0].batch)
     return [c for q in questions for c in [q.constraint or free] * q.ask.decodes]
-
-
-def _constraint(encoded: Encoded, ask: Ask, deadline: float | None) -> Constraint | None:
-    """What the question fixes; the lengths of a hint's runs are chosen by trying them."""
-    if not ask.constrained:
-        return None
-    looked, recognizer = encoded.looked, encoded.looked.recognizer
-    length = recognizer.checkpoint.config.length
-    convention = str(recognizer.checkpoint.facts.get("convention", "crohme"))
-
-    def build(hint: hints.Hint | None = None, runs: Sequence[int] = ()) -> Constraint:
-        options = hints.blank(recognizer.tokenizer, length)
-        shown = np.zeros(length, dtype=bool)
-        if hint is not None:
-            hint.apply(options, shown, runs)
-        if ask.remask or ask.given is not None:
-            free = {*ask.remask, *ask.lock}
-            hints.keep_rows(options, shown, _given(encoded, ask, deadline).ids, free)
-        hints.apply_lock(options, shown, recognizer.tokenizer, ask.lock)
-        if ask.allowed is not None:
-            hints.apply_allowed(options, recognizer.tokenizer, ask.allowed)
-        return hints.constraint(options, shown)
-
-    if ask.hint is None:
-        return build()
-    hint = hints.Hint(ask.hint, recognizer.tokenizer, convention)
-    first = looked.decode(
-        np.array([encoded.index]),
-        np.zeros(1, dtype=np.int64),
-        replace(recognizer.decode_options(ask), steps=1),
-        again=False,
-    )[0]
-    tried = [build(hint, runs) for runs in hint.lengths(first, length)]
-    if len(tried) == 1:
-        return tried[0]
-    few = replace(recognizer.decode_options(ask), steps=min(4, ask.total_steps))
-    owners = np.full(len(tried), encoded.index)
-    keys, half = np.zeros(len(tried), dtype=np.int64), _half(deadline)
-    found = looked.decode(owners, keys, few, tried, half, again=False)
-    scores = [_plausibility(d, first) for d in found]
-    return tried[int(np.argmax(scores))]
-
-
-def _half(deadline: float | None) -> float | None:
-    """When half of the time that is left will be over: the other half is for the answer."""
-    now = time.perf_counter()
-    return None if deadline is None else now + (deadline - now) / 2
-
-
-def _given(encoded: Encoded, ask: Ask, deadline: float | None) -> Result:
-    """The earlier answer that a question builds on."""
-    if ask.given is not None:
-        return ask.given
-    plain = replace(
-        ask, remask=(), lock={}, on_step=None, n_best=1, samples=1, boxes=False, deadline_ms=None
-    )
-    return answer_together([prepare(encoded, plain)], time.perf_counter(), _half(deadline))[0]
-
-
-def _plausibility(found: Decoded, first: Decoded) -> float:
-    """How well an answer fits the ink: its own log-probs, and those before anything was known."""
-    total = float(found.log_probs.sum())
-    for s, distribution in enumerate(first.distributions):
-        n = min(len(found.ids) + 1, len(distribution))
-        ids = np.append(found.ids[:, s], PAD_ID)[:n]
-        total += float(np.maximum(distribution[np.arange(n), ids], -12).sum())
-    return total
 
 
 def _watch(questions: Sequence[Question]) -> Watch | None:
     """Hand every canvas's steps to the question it belongs to."""
     if all(q.ask.on_step is None for q in questions):
         return None
-    tokenizer = questions[0].encoded.looked.recognizer.tokenizer
+    tokenizer = questions[0].batch.network.tokenizer
     owners = [(q.ask, number) for q in questions for number in range(q.ask.decodes)]
 
     def watch(step: int, canvas: int, ids: np.ndarray, masked: np.ndarray) -> bool | None:
@@ -184,7 +117,7 @@ def _watch(questions: Sequence[Question]) -> Watch | None:
         rows = tuple(tokenizer.rows(known))
         tokens = tuple(tokenizer.join(rows))
         hidden = tuple(np.flatnonzero(masked[: len(rows)]).tolist())
-        latex = write_latex(tokens)
+        latex = spell(tokens)[0]
         look, number = divmod(step - 1, ask.total_steps)
         return ask.on_step(
             Step(number + 1, ask.total_steps, latex, tokens, rows, hidden, sample, look + 1)
@@ -193,12 +126,12 @@ def _watch(questions: Sequence[Question]) -> Watch | None:
     return watch
 
 
-def project(recognizer: Recognizer, decoded: Decoded) -> Decoded:
+def project(network: Network, decoded: Decoded) -> Decoded:
     """The model's answer where it is well-formed, else the most probable well-formed one."""
-    if recognizer.grammar.accepts(decoded.ids):
+    if network.grammar.accepts(decoded.ids):
         return decoded
     distributions = hidden_distributions(decoded)
-    ids = np.asarray(recognizer.grammar.best(distributions), dtype=np.int64)
+    ids = np.asarray(network.grammar.best(distributions), dtype=np.int64)
     places = np.arange(len(ids))
     log_probs = np.stack([d[places, ids[:, s]] for s, d in enumerate(distributions)], 1)
     return replace(decoded, ids=ids, log_probs=np.maximum(log_probs, LOWEST))
@@ -213,10 +146,10 @@ class Vote:
     best: Decoded
 
     @classmethod
-    def of(cls, question: Question, raw: Sequence[Decoded]) -> Vote:
-        """Make every answer well-formed, and count."""
+    def of(cls, question: Question, decodes: Sequence[Decoded]) -> Vote:
+        """Count the answers."""
         votes: dict[bytes, list[Decoded]] = {}
-        for d in (project(question.encoded.looked.recognizer, d) for d in raw):
+        for d in decodes:
             votes.setdefault(d.ids.tobytes(), []).append(d)
         groups = sorted(votes.values(), key=lambda g: (-len(g), -max(d.log_probs.sum() for d in g)))
         return cls(question, groups, max(groups[0], key=lambda d: float(d.log_probs.sum())))
@@ -225,10 +158,10 @@ class Vote:
 def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> Result:
     """Weigh and place the answer; what the user gave is not doubted."""
     question, groups, best = vote.question, vote.groups, vote.best
-    encoded, ask, constraint = question.encoded, question.ask, question.constraint
-    recognizer = encoded.looked.recognizer
+    ask, constraint, ink = question.ask, question.constraint, question.ink
+    network = question.batch.network
     decodes = [d for group in groups for d in group]
-    facts = recognizer.checkpoint.facts
+    facts = network.checkpoint.facts
     share = len(groups[0]) / len(decodes)
     seen = witnesses(best.ids, groups[0], decodes)
     if constraint is not None:
@@ -236,25 +169,25 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
     best = replace(best, distributions=tuple(hidden_distributions(best)))
     whole = float(calibrated(whole_features(seen, share), facts, "whole"))
     each = calibrated(symbol_features(seen), facts, "symbol")
-    rows = recognizer.tokenizer.rows(best.ids)
-    tokens = recognizer.tokenizer.join(rows)
+    rows = network.tokenizer.rows(best.ids)
+    tokens = network.tokenizer.join(rows)
     latex, starts = spell(tokens)
-    where = spans(tokens, starts, recognizer.tokenizer.places(rows))
+    where = spans(tokens, starts, network.tokenizer.places(rows))
     symbols = tuple(
         Symbol(
             i,
             row[0],
             "".join(row[1:]),
             float(each[i]),
-            _others(recognizer, best, i, ask.alternatives),
-            _box(encoded, strokes[i]),
+            _others(network, best, i, ask.alternatives),
+            _box(ink.strokes, strokes[i]),
             strokes[i],
             where[i],
         )
         for i, row in enumerate(rows)
     )
-    warnings = [*encoded.ink.notes]
-    if _is_too_much(encoded, len(best.ids)):
+    warnings = [*ink.notes]
+    if _is_too_much(question, len(best.ids)):
         warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
@@ -267,31 +200,49 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
         tokens=tuple(tokens),
         confidence=whole,
         symbols=symbols,
-        n_best=_n_best(recognizer, groups, best, ask.n_best),
+        n_best=_n_best(network, groups, best, ask.n_best),
         steps=max(d.steps for d in decodes),
         seconds=seconds,
         seed=ask.seed,
-        name=encoded.ink.id,
+        name=ink.id,
         warnings=tuple(warnings),
         ids=best.ids,
     )
 
 
-def _is_too_much(encoded: Encoded, symbols: int) -> bool:
+def _is_too_much(question: Question, symbols: int) -> bool:
     """Whether more was written, or read, than one formula as the model knows them."""
-    size = encoded.looked.drawn_size[encoded.index]
-    if size < SMALL:
-        apart = len(encoded.ink.strokes) > FEW
+    config = question.batch.network.checkpoint.config
+    strokes = question.batch.strokes[question.index]
+    if _drawn_size(strokes, config.canvas) < SMALL:
+        apart = len(strokes) > FEW
     else:
-        apart = any(gap > most for gap, most in zip(_gaps(encoded.ink), GAPS, strict=True))
-    return apart or symbols >= min(LONG, encoded.looked.recognizer.checkpoint.config.length - 1)
+        gaps = _gaps(question.ink.strokes)
+        apart = any(gap > most for gap, most in zip(gaps, GAPS, strict=True))
+    return apart or symbols >= min(LONG, config.length - 1)
 
 
-def _gaps(ink: Ink) -> list[float]:
+def _drawn_size(strokes: Sequence[Stroke], canvas: Canvas) -> float:
+    """How large a typical stroke is drawn, as a share of its usual size.
+
+    Less than one where so much was written that the canvas holds it only when it is shrunk, and
+    for dots.
+    """
+    extent = np.ptp(np.concatenate(strokes), axis=0)
+    longest, typical = max(float(extent.max()), 1e-12), typical_stroke(strokes)
+    if canvas.kind == "square":
+        return typical * (canvas.side - 1) / longest / canvas.stroke
+    scale = canvas.side / math.sqrt(np.maximum(extent, longest / canvas.max_aspect).prod())
+    if canvas.kind == "stroke":
+        scale = min(scale, canvas.stroke / max(typical, longest / LONGEST_STROKES))
+    return typical * scale / canvas.stroke
+
+
+def _gaps(strokes: Sequence[Stroke]) -> list[float]:
     """The widest empty band across and down, in strokes of the usual size."""
-    low = np.array([stroke.min(0) for stroke in ink.strokes])
-    high = np.array([stroke.max(0) for stroke in ink.strokes])
-    usual = max(float(np.quantile((high - low).max(1), 0.6)), 1e-9)
+    low = np.array([stroke.min(0) for stroke in strokes])
+    high = np.array([stroke.max(0) for stroke in strokes])
+    usual = max(typical_stroke(strokes), 1e-9)
     gaps = []
     for start, end in zip(low.T, high.T, strict=True):
         order = np.argsort(start)
@@ -301,12 +252,12 @@ def _gaps(ink: Ink) -> list[float]:
 
 
 def _others(
-    recognizer: Recognizer, best: Decoded, place: int, count: int
+    network: Network, best: Decoded, place: int, count: int
 ) -> tuple[tuple[str, float], ...]:
     """The most probable other symbols of one position."""
     log_probs = best.distributions[0][place]
     order = np.argsort(-log_probs, kind="stable")[: count + 3]
-    names = recognizer.tokenizer.vocabularies[0]
+    names = network.tokenizer.vocabularies[0]
     return tuple(
         (names.token(int(k)), float(np.exp(log_probs[k])))
         for k in order
@@ -315,7 +266,7 @@ def _others(
 
 
 def _n_best(
-    recognizer: Recognizer, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int
+    network: Network, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int
 ) -> tuple[Alternative, ...]:
     """Distinct answers of the decodes by their votes, then the best single exchanges of a symbol.
 
@@ -324,18 +275,18 @@ def _n_best(
     total = sum(len(g) for g in groups)
     weights: dict[tuple[str, ...], float] = {}
     for group in groups:
-        weights[tuple(recognizer.tokenizer.decode(group[0].ids))] = len(group) / total
+        weights[tuple(network.tokenizer.decode(group[0].ids))] = len(group) / total
     if count > 1:
         lead = len(groups[0]) / total
         for odds, ids in _exchanges(best, 4 * count):
             if len(weights) >= 2 * count:
                 break
-            tokens = tuple(recognizer.tokenizer.decode(ids))
+            tokens = tuple(network.tokenizer.decode(ids))
             if tokens not in weights and is_valid(tokens):
                 weights[tokens] = lead * odds
     kept = sorted(weights.items(), key=lambda item: -item[1])[:count]
     mass = sum(weight for _, weight in kept)
-    return tuple(Alternative(write_latex(tokens), w / mass) for tokens, w in kept)
+    return tuple(Alternative(spell(tokens)[0], w / mass) for tokens, w in kept)
 
 
 def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
@@ -361,40 +312,81 @@ def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
 
 def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
     """The strokes that became each token of each answer: one more look of the decoder at all."""
-    looked = votes[0].question.encoded.looked
-    config, tokenizer = looked.recognizer.checkpoint.config, looked.recognizer.tokenizer
+    batch = votes[0].question.batch
+    backend, length = batch.network.backend, batch.network.checkpoint.config.length
     found: list[list[tuple[int, ...]]] = [[()] * len(vote.best.ids) for vote in votes]
     asked = [i for i, v in enumerate(votes) if v.question.ask.boxes and len(v.best.ids)]
-    if config.dense or not asked:
+    if not asked:
         return found
-    device = looked.memory.features.device
     canvases = []
     for i in asked:
         ids = votes[i].best.ids
-        room = min(config.length - len(ids), 1)
-        padded = np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)])
-        canvases.append(torch.from_numpy(padded).to(device))
-    owners = [votes[i].question.encoded.index for i in asked]
-    memory = looked.of(owners)
-    scores = locate.evidence(looked.recognizer.checkpoint.model, memory, canvases)
-    for i, owner, score in zip(asked, owners, scores, strict=True):
+        room = min(length - len(ids), 1)
+        canvases.append(np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)]))
+    memory = backend.select(batch.memory, [votes[i].question.index for i in asked])
+    for i, evidence in zip(asked, backend.evidence(memory, canvases) or (), strict=False):
         ids = votes[i].best.ids
-        names = [row[0] for row in tokenizer.rows(ids)]
-        inkless = [n in INKLESS or n.startswith((r"\begin", r"\end")) for n in names]
-        first = sum(len(other.strokes) for other in looked.inks[:owner])
-        numbers = range(first, first + len(looked.inks[owner].strokes))
-        drawn = locate.strokes_on_patches(
-            looked.pixels, looked.patches, config.canvas, owner, numbers
-        )
-        mine = np.array(locate.assign(score[: len(ids)].cpu(), drawn, ~torch.tensor(inkless)))
+        names = [row[0] for row in batch.network.tokenizer.rows(ids)]
+        writes = np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
+        mine = np.array(assign(evidence.scores[: len(ids)], evidence.strokes, writes))
         found[i] = [tuple(np.flatnonzero(mine == token).tolist()) for token in range(len(ids))]
     return found
 
 
-def _box(encoded: Encoded, strokes: Sequence[int]) -> Box | None:
-    """Around these strokes, in the coordinates of the input."""
-    if not strokes:
+def assign(scores: np.ndarray, ink: np.ndarray, writes: np.ndarray) -> list[int]:
+    """The token of each stroke, -1 for none: the one that its pixels speak for.
+
+    scores (n, P) weigh each token's patches, ink (strokes, P) counts the pixels in them, writes
+    (n,) says which tokens have ink at all. A token that is left without a stroke takes the one
+    that speaks for it most, if its owner has another.
+    """
+    if not writes.any():
+        return [-1] * len(ink)
+    share = ink / np.maximum(ink.sum(1, keepdims=True), 1)
+    votes = share @ scores.T  # (strokes, n)
+    votes[:, ~writes] = -np.inf
+    owner: list[int] = votes.argmax(1).tolist()
+    for token in np.flatnonzero(writes).tolist():
+        if token in owner:
+            continue
+        gain = votes[:, token] - votes.max(1)
+        for stroke in np.argsort(-gain, kind="stable").tolist():
+            if owner.count(owner[stroke]) > 1:
+                owner[stroke] = token
+                break
+    return owner
+
+
+def _box(strokes: Sequence[Stroke], some: Sequence[int]) -> Box | None:
+    """Around some of the strokes, in the coordinates of the input."""
+    if not some:
         return None
-    points = np.concatenate([encoded.ink.strokes[s] for s in strokes])
+    points = np.concatenate([strokes[s] for s in some])
     (left, top), (right, bottom) = points.min(0), points.max(0)
     return float(left), float(top), float(right), float(bottom)
+
+
+def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:
+    """Tokens as LaTeX, and the offset in it at which each token starts."""
+    out, starts = "", []
+    for token in tokens:
+        command = out.rpartition("\\")[2]
+        # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
+        named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
+        out += " " if named and token[:1].isalpha() else ""
+        starts.append(len(out))
+        out += token
+    return out, starts
+
+
+def spans(
+    tokens: Sequence[str], starts: Sequence[int], places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """[start, end) in `spell(tokens)` of what stands at each place, [first, end) tokens."""
+    ends = [start + len(token) for start, token in zip(starts, tokens, strict=True)]
+    last = ends[-1] if ends else 0
+    out = []
+    for first, end in places:
+        start = starts[first] if first < len(starts) else last
+        out.append((start, ends[end - 1] if end > first else start))
+    return out

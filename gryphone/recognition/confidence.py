@@ -34,11 +34,11 @@ def hidden_log_probs(answer: np.ndarray, decode: Decoded) -> np.ndarray:
     Late looks count where there are any; a token that was never hidden (the user gave it) is sure.
     """
     total, count = np.zeros((2, len(answer))), np.zeros((2, len(answer)))
-    for number, (masked, distributions) in enumerate(decode.looks):
+    for number, (masked, distributions) in enumerate(decode.predictions):
         n = min(len(answer), len(masked))
         places = np.arange(n)
         seen = sum(d[places, answer[:n, s]] for s, d in enumerate(distributions))
-        late = int(2 * number >= len(decode.looks))
+        late = int(2 * number >= len(decode.predictions))
         hidden = masked[:n]
         total[late, :n] += np.where(hidden, np.maximum(seen, LOWEST), 0)
         count[late, :n] += hidden
@@ -55,7 +55,7 @@ def hidden_distributions(decode: Decoded) -> list[np.ndarray]:
     place is an honest answer. What a constraint forbids stays forbidden.
     """
     size = len(decode.distributions[0])
-    late = decode.looks[(len(decode.looks) + 1) // 2 :]
+    late = decode.predictions[(len(decode.predictions) + 1) // 2 :]
     out = []
     for stream, last in enumerate(decode.distributions):
         total, count = np.zeros(last.shape), np.zeros(size)
@@ -77,12 +77,12 @@ def witnesses(
     `agreeing` are the decodes that gave this answer, `everyone` all of them.
     """
     rows = [tuple(row) for row in answer.tolist()]
-    found = sum(_found(rows, [tuple(row) for row in d.ids.tolist()]) for d in everyone)
+    found = sum(found_in(rows, [tuple(row) for row in d.ids.tolist()]) for d in everyone)
     looks = np.mean([hidden_log_probs(answer, d) for d in agreeing], 0)
     return np.stack([looks, 1 - found / len(everyone)], 1).reshape(-1, 2)
 
 
-def _found(rows: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> np.ndarray:
+def found_in(rows: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> np.ndarray:
     """Which rows stand in another answer too, in the same order."""
     if rows == other:
         return np.ones(len(rows))

@@ -7,7 +7,9 @@ Locks fix symbols by position. A hint is LaTeX with holes, `\frac{?}{...}`: `?` 
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from gryphone.decoding import Constraint, Decoded
 from gryphone.errors import ConfigError, GryphoneError, TokenError
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize
+from gryphone.recognition.encoding import EncodedBatch
+from gryphone.recognition.question import Ask
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
 ONE, RUN = "?", "..."
@@ -35,7 +39,7 @@ def blank(tokenizer: Tokenizer, length: int) -> list[np.ndarray]:
     return options
 
 
-def only(options: np.ndarray, place: int, token: int) -> None:
+def leave_only(options: np.ndarray, place: int, token: int) -> None:
     """Leave one option at a place, and nothing when it was forbidden before."""
     kept = bool(options[place, token])
     options[place] = False
@@ -86,7 +90,7 @@ def apply_lock(
         if not 1 <= len(entries) <= len(options):
             raise ConfigError(f"{where}: give a symbol, or a pair (symbol, modifier)")
         for stream, entry in enumerate(entries):
-            only(options[stream], place, token_id(tokenizer, stream, entry, where))
+            leave_only(options[stream], place, token_id(tokenizer, stream, entry, where))
         shown[place] = True
     if lock:
         options[0][: max(lock), PAD_ID] = False
@@ -109,7 +113,7 @@ def keep_rows(
             options[0][place, PAD_ID] = False
             continue
         for stream, token in enumerate(row):
-            only(options[stream], place, int(token))
+            leave_only(options[stream], place, int(token))
         shown[place] = True
     close(options, shown, len(ids))
 
@@ -117,7 +121,7 @@ def keep_rows(
 def close(options: Sequence[np.ndarray], shown: np.ndarray, length: int) -> None:
     """End the answer after `length` tokens."""
     for o in options:
-        only(o, length, PAD_ID)
+        leave_only(o, length, PAD_ID)
     options[0][:length, PAD_ID] = False
     shown[length] = True
 
@@ -191,10 +195,10 @@ class Hint:
             if place >= len(shown) - 1:
                 raise ConfigError(f"hint {quoted(self.source)} is longer than the model's canvas")
             if symbol != ONE:
-                only(options[0], place, self.tokenizer.vocabularies[0].id(symbol))
+                leave_only(options[0], place, self.tokenizer.vocabularies[0].id(symbol))
                 shown[place] = True
             for modifier in modifiers:
-                only(options[1], place, self.tokenizer.vocabularies[1].id(modifier))
+                leave_only(options[1], place, self.tokenizer.vocabularies[1].id(modifier))
             place += 1
         close(options, shown, place)
 
@@ -223,6 +227,65 @@ def _shares(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def constraint(options: Sequence[np.ndarray], shown: np.ndarray) -> Constraint:
-    """The finished constraint."""
+def constraint_of(
+    batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = None
+) -> Constraint | None:
+    """What a question about an input fixes; a hint's runs get their lengths by trying some."""
+    if not ask.constrained:
+        return None
+    if ask.hint is None:
+        return _fixed(batch, ask)
+    network = batch.network
+    hint = Hint(ask.hint, network.tokenizer, network.checkpoint.convention)
+
+    def tried(steps: int, *few: Constraint, until: float | None = None) -> list[Decoded]:
+        count = max(1, len(few))
+        quick = replace(ask, steps=min(steps, ask.total_steps))
+        keys = np.zeros(count, dtype=np.int64)
+        request = network.request(quick, keys, few or None, until)
+        return batch.decode(np.full(count, index), request, again=False)
+
+    first = tried(1)[0]
+    runs = hint.lengths(first, network.checkpoint.config.length)
+    ways = [_fixed(batch, ask, hint, lengths) for lengths in runs]
+    if len(ways) == 1:
+        return ways[0]
+    found = tried(4, *ways, until=half_of(deadline))
+    return ways[int(np.argmax([_plausibility(decoded, first) for decoded in found]))]
+
+
+def _fixed(
+    batch: EncodedBatch, ask: Ask, hint: Hint | None = None, runs: Sequence[int] = ()
+) -> Constraint:
+    """Hint, earlier answer, locks and allowed symbols, in that order."""
+    tokenizer, length = batch.network.tokenizer, batch.network.checkpoint.config.length
+    options, shown = blank(tokenizer, length), np.zeros(length, dtype=bool)
+    if hint is not None:
+        hint.apply(options, shown, runs)
+    if ask.given is not None:
+        keep_rows(options, shown, ask.given.ids, {*ask.remask, *ask.lock})
+    apply_lock(options, shown, tokenizer, ask.lock)
+    if ask.allowed is not None:
+        apply_allowed(options, tokenizer, ask.allowed)
     return Constraint(tuple(options), shown)
+
+
+def unconstrained(batch: EncodedBatch) -> Constraint:
+    """What a question fixes that fixes nothing."""
+    return _fixed(batch, Ask())
+
+
+def half_of(deadline: float | None) -> float | None:
+    """When half of the time that is left will be over: the other half is for the answer."""
+    now = time.perf_counter()
+    return None if deadline is None else now + (deadline - now) / 2
+
+
+def _plausibility(found: Decoded, first: Decoded) -> float:
+    """How well an answer fits the ink: its own log-probs, and those before anything was known."""
+    total = float(found.log_probs.sum())
+    for s, distribution in enumerate(first.distributions):
+        n = min(len(found.ids) + 1, len(distribution))
+        ids = np.append(found.ids[:, s], PAD_ID)[:n]
+        total += float(np.maximum(distribution[np.arange(n), ids], -12).sum())
+    return total

@@ -7,7 +7,7 @@ has to look at; of the rows that lead to one state only the best lives on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gryphone.errors import ConfigError, TokenError
+from gryphone.errors import ConfigError
 from gryphone.latex.automaton import (
     START,
     Effect,
@@ -34,12 +34,10 @@ _FLOOR = 1e6  # minus this stands for -inf and NaN: worse than any real log-prob
 _NEVER = 10_000
 _MOST_ALONE = 8  # rows after which one frame that is still open counts as impossible to close
 _REMEMBERED = 100_000  # states whose way to an end is kept
-_MOST_TRIED = 50_000  # states a search looks through for one that meets the locks
 _CLOSING = frozenset({"plain", "letter", "column", "empty", "{", "}", "any ]"})
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Lock = str | tuple[str, str]
 
 
 class _Effects(NamedTuple):
@@ -55,9 +53,9 @@ class _Effects(NamedTuple):
 class Grammar:
     """The well-formed sequences of one tokenizer; build it once, it remembers what it met."""
 
-    def __init__(self, tokenizer: Tokenizer, allowed: frozenset[str] | None = None) -> None:
-        self.tokenizer, self.allowed = tokenizer, allowed
-        self._actions = _actions(tokenizer, allowed)
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self._actions = _actions(tokenizer)
         self._barred = np.array([a is None for a in self._actions])
         self._barred[PAD_ID] = False
         raw = len(tokenizer.vocabularies) == 1
@@ -69,19 +67,14 @@ class Grammar:
             for name in self.classes
         ]
         self._plan_rows()
-        self._narrowed: dict[frozenset[str], Grammar] = {}
         self._effects: dict[Frame, _Effects] = {}
         self._to_end: dict[State, tuple[int, int]] = {}  # rows too few, rows enough
         self._rows_alone = cache(self._rows_alone_of)
         self._rows_to_close = cache(lambda frame: self._rows_alone((True, (Frame(), frame))))
         if self._rows_alone(START) >= _NEVER:
-            what = "this vocabulary" if allowed is None else f"allowed={sorted(allowed)}"
-            raise ConfigError(f"no formula can be written with {what}; add a symbol such as x")
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Grammar:
-        """The grammar of a tokenizer's vocabularies."""
-        return cls(tokenizer)
+            raise ConfigError(
+                "no formula can be written with this vocabulary; add a symbol such as x"
+            )
 
     def accepts(self, ids: npt.ArrayLike) -> bool:
         """Whether (n, S) ids are a well-formed formula; behind a PAD only PAD may follow."""
@@ -98,35 +91,21 @@ class Grammar:
             state = run(state, (*halves[0], action, *halves[1])) if state else None
         return state is not None and accepting(state)
 
-    def best(
-        self,
-        log_probs: Sequence[npt.ArrayLike],
-        *,
-        beam: int = 32,
-        allowed: Collection[str] | None = None,
-        locked: Mapping[int, Lock] | None = None,
-    ) -> npt.NDArray[np.int16]:
+    def best(self, log_probs: Sequence[npt.ArrayLike], *, beam: int = 32) -> npt.NDArray[np.int16]:
         """The most probable well-formed ids (n, S), 1 <= n <= L, under log-probs [(L, V_s)].
 
         Behind the formula every place up to L counts as PAD. A log-prob of -inf or NaN is worse
-        than any number, yet possible. `allowed` names the only symbols to use (matrix tokens
-        too; braces and scripts stay free), `locked` fixes places: a symbol, or a symbol and its
-        modifier. What cannot be met raises a TokenError or a ConfigError.
+        than any number, yet possible.
         """
         if beam < 1:
             raise ConfigError(f"beam is {beam}; it must be 1 or more")
-        if allowed is not None and frozenset(allowed) != self.allowed:
-            narrow = self._narrow(frozenset(allowed))
-            return narrow.best(log_probs, beam=beam, locked=locked)
         streams = self._streams(log_probs)
-        for position, lock in (locked or {}).items():
-            self._lock(streams, position, lock)
         ids = np.stack([stream.argmax(1) for stream in streams], 1)
         if self.accepts(ids):
             return ids[: _length(ids)].astype(np.int16)
         if len(self._to_end) > _REMEMBERED:
             self._to_end.clear()
-        return _Search(self, streams, locked or {}).best(beam)
+        return _Search(self, streams).best(beam)
 
     def effects(self, top: Frame) -> _Effects:
         """What the rows make of an innermost frame."""
@@ -198,13 +177,6 @@ class Grammar:
         ]
         return _Effects(list(found), np.concatenate([*rows, starts[:0]]), starts, lighter)
 
-    def _narrow(self, allowed: frozenset[str]) -> Grammar:
-        if allowed not in self._narrowed:
-            if len(self._narrowed) >= 8:
-                self._narrowed.clear()
-            self._narrowed[allowed] = Grammar(self.tokenizer, allowed)
-        return self._narrowed[allowed]
-
     def _streams(self, log_probs: Sequence[npt.ArrayLike]) -> list[Floats]:
         """Checked copies of the log-probs; only what may never be an answer is -inf there."""
         sizes = [len(vocabulary) for vocabulary in self.tokenizer.vocabularies]
@@ -221,31 +193,12 @@ class Grammar:
         streams[0][:, self._barred] = -np.inf
         return streams
 
-    def _lock(self, streams: list[Floats], position: int, lock: Lock) -> None:
-        """Leave one symbol, or one symbol and modifier, possible at a place."""
-        entries = (lock,) if isinstance(lock, str) else lock
-        length = len(streams[0])
-        if not 0 <= position < length:
-            raise ConfigError(f"locked position {position} is outside the canvas's 0..{length - 1}")
-        if not 1 <= len(entries) <= len(streams):
-            raise TokenError(
-                f"locked {lock!r} at position {position}: {len(streams)} parts at most"
-            )
-        ids = [v.id(e) for v, e in zip(self.tokenizer.vocabularies, entries, strict=False)]
-        if self._actions[ids[0]] is None or (len(ids) > 1 and self._halves[ids[1]] is None):
-            why = "is never an answer" if self.allowed is None else "is not among those allowed"
-            raise TokenError(f"{lock!r}, locked at position {position}, {why}; choose another")
-        for stream, only in zip(streams, ids, strict=False):
-            kept = stream[position, only]
-            stream[position] = -np.inf
-            stream[position, only] = kept
-
 
 class _Search:
     """One search over the places of a canvas."""
 
-    def __init__(self, grammar: Grammar, streams: list[Floats], locked: Mapping[int, Lock]) -> None:
-        self.grammar, self.symbols, self.locked = grammar, streams[0], locked
+    def __init__(self, grammar: Grammar, streams: list[Floats]) -> None:
+        self.grammar, self.symbols = grammar, streams[0]
         classes = np.stack([streams[0][:, m].max(1) for m in grammar.members], 1)  # (L, C)
         self.rows = classes[:, grammar.row_class]  # (L, K) log-probs of the rows
         pads = streams[0][:, PAD_ID].copy()
@@ -253,7 +206,6 @@ class _Search:
             self.rows = self.rows + modifiers[:, grammar.row_modifier]
             pads += modifiers.max(1)  # behind the end a modifier means nothing: any will do
         self._offers: dict[tuple[int, Frame], Floats] = {}
-        self._known: dict[tuple[int, State], bool] = {}
         self.tail = _sums_to_end(pads)  # (L + 1,) of ending before a place
         self.bound = _sums_to_end(np.maximum(self.rows.max(1), pads))  # (L + 1,) at best
 
@@ -262,11 +214,7 @@ class _Search:
         score, path = self.sweep(min(2, beam), -np.inf)
         path = self.sweep(beam, score)[1] or path
         if not path:
-            locks = ", ".join(f"{lock!r} at {at}" for at, lock in sorted(self.locked.items()))
-            raise ConfigError(
-                f"no well-formed formula of {len(self.rows)} places at most has {locks or 'these'};"
-                " unlock one of them"
-            )
+            raise ConfigError(f"no well-formed formula has {len(self.rows)} places at most")
         return self.ids(path)
 
     def sweep(self, beam: int, floor: float) -> tuple[float, list[int]]:
@@ -321,24 +269,8 @@ class _Search:
             end = after(states[i], self.grammar.effects(top).effects[effect])
             if end is not None and end not in met:
                 met.add(end)
-                if self.leads_on(end, place):
+                if self.grammar.can_end(end, len(self.rows) - place):
                     yield end, (entry, i, (top, effect))
-
-    def leads_on(self, state: State, place: int) -> bool:
-        """Whether a formula that meets the locks can follow from a place on."""
-        key = (place, state)
-        if place > max(self.locked, default=-1) or key in self._known:
-            fits = self._known.get(key, True)
-            return fits and self.grammar.can_end(state, len(self.rows) - place)
-        fits = False
-        if self.grammar.can_end(state, len(self.rows) - place) and len(self._known) < _MOST_TRIED:
-            top = state[1][-1]
-            possible = zip(self.grammar.effects(top).effects, self.offers(place, top), strict=True)
-            ends = {after(state, effect) for effect, value in possible if value > -np.inf}
-            lightest = sorted((end for end in ends if end), key=lambda end: weight(end[1]))
-            fits = any(self.leads_on(end, place + 1) for end in lightest)
-        self._known[key] = fits
-        return fits
 
     def ids(self, path: list[int]) -> npt.NDArray[np.int16]:
         """The ids (n, S) of some rows."""
@@ -350,18 +282,15 @@ class _Search:
         return np.array(out, dtype=np.int16)[:, : len(grammar.tokenizer.vocabularies)]
 
 
-def _actions(tokenizer: Tokenizer, allowed: frozenset[str] | None) -> list[str | None]:
+def _actions(tokenizer: Tokenizer) -> list[str | None]:
     """What each entry of the first stream does; None where it is never an answer."""
-    vocabulary = tokenizer.vocabularies[0]
     raw = len(tokenizer.vocabularies) == 1
-    kept = {vocabulary.id(name) for name in allowed or ()}
     actions: list[str | None] = []
-    for at, token in enumerate(vocabulary.tokens):
+    for token in tokenizer.vocabularies[0].tokens:
         action = None if token in (PAD, MASK) else action_of(token, raw)
         if token == EMPTY:
             action = None if raw else "empty"
-        structure = action in ("empty", "{", "}", "^", "_")
-        actions.append(action if allowed is None or at in kept or structure else None)
+        actions.append(action)
     return actions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -112,34 +111,3 @@ class Result:
         lines += [f"  {100 * a.weight:4.0f} %  {a.latex}" for a in self.n_best[1:]]
         lines += [f"  note: {w}" for w in self.warnings]
         return "\n".join(lines)
-
-
-def write_latex(tokens: Sequence[str]) -> str:
-    """Tokens as LaTeX, with a space only where a command would swallow the next letter."""
-    return spell(tokens)[0]
-
-
-def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:
-    """Tokens as LaTeX, and the offset in it at which each token starts."""
-    out, starts = "", []
-    for token in tokens:
-        command = out.rpartition("\\")[2]
-        # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
-        named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
-        out += " " if named and token[:1].isalpha() else ""
-        starts.append(len(out))
-        out += token
-    return out, starts
-
-
-def spans(
-    tokens: Sequence[str], starts: Sequence[int], places: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """[start, end) in `spell(tokens)` of what stands at each place, [first, end) tokens."""
-    ends = [start + len(token) for start, token in zip(starts, tokens, strict=True)]
-    last = ends[-1] if ends else 0
-    out = []
-    for first, end in places:
-        start = starts[first] if first < len(starts) else last
-        out.append((start, ends[end - 1] if end > first else start))
-    return out

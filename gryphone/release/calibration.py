@@ -23,11 +23,10 @@ from gryphone.checkpoint import checkpoint_directory, read_description
 from gryphone.errors import ConfigError, DataError, TokenError, need
 from gryphone.latex.normalize import normalize
 from gryphone.recognition import confidence
-from gryphone.recognition.answer import project
 from gryphone.recognition.question import Ask
-from gryphone.recognition.recognizer import Looked, Recognizer, load
+from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.release.common import run
-from gryphone.scoring.evaluate import BATCH, Item, chunks, ink_length, items
+from gryphone.scoring.evaluate import Item, decode_all, items
 
 BINS, FOLDS = 10, 5
 
@@ -46,25 +45,20 @@ class Evidence:
 def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Evidence:
     """Read every sample with one and with several decodes; both kinds must be calibrated."""
     ask = Ask(steps=steps, samples=decodes)
-    readable = sorted((s for s in samples if s.ink is not None), key=lambda s: ink_length(s.ink))  # type: ignore[arg-type]
+    readable = [sample for sample in samples if sample.input is not None]
     whole, right, symbols, symbol_right, owner = [], [], [], [], []
-    for number, part in enumerate(chunks(readable, BATCH)):
-        looked = Looked.at(recognizer, [s.ink for s in part], 0.0)  # type: ignore[misc]
-        owners = np.repeat(np.arange(len(part)), decodes)
-        keys = np.tile(np.arange(decodes), len(part))
-        found = looked.decode(owners, keys, recognizer.decode_options(ask))
-        for j, sample in enumerate(part):
-            own = [project(recognizer, d) for d in found[j * decodes : (j + 1) * decodes]]
-            truth = _truth(recognizer, sample.truth)
-            for some in {1: own[:1], decodes: own}.values():
-                group = [d for d in some if np.array_equal(d.ids, _winner(some))]
-                seen = confidence.witnesses(group[0].ids, group, some)
-                rows = [tuple(row) for row in group[0].ids.tolist()]
-                whole.append(confidence.whole_features(seen, len(group) / len(some)))
-                right.append(rows == truth)
-                symbols.append(confidence.symbol_features(seen))
-                symbol_right.append(confidence._found(rows, truth))
-                owner.append(np.full(len(rows), BATCH * number + j))
+    inputs = [sample.input for sample in readable if sample.input is not None]
+    for number, (place, own) in enumerate(decode_all(recognizer, inputs, ask)):
+        truth = _truth(recognizer, readable[place].truth)
+        for some in {1: own[:1], decodes: own}.values():
+            group = [d for d in some if np.array_equal(d.ids, _winner(some))]
+            seen = confidence.witnesses(group[0].ids, group, some)
+            rows = [tuple(row) for row in group[0].ids.tolist()]
+            whole.append(confidence.whole_features(seen, len(group) / len(some)))
+            right.append(rows == truth)
+            symbols.append(confidence.symbol_features(seen))
+            symbol_right.append(confidence.found_in(rows, truth))
+            owner.append(np.full(len(rows), number))
     return Evidence(
         np.array(whole),
         np.array(right, dtype=float),
@@ -84,9 +78,8 @@ def _winner(decodes: Sequence[Any]) -> np.ndarray:
 
 
 def _truth(recognizer: Recognizer, latex: str) -> list[tuple[int, ...]]:
-    convention = str(recognizer.checkpoint.facts.get("convention", "crohme"))
     try:
-        tokens = normalize(latex, convention)
+        tokens = normalize(latex, recognizer.checkpoint.convention)
         return [tuple(r) for r in recognizer.tokenizer.encode(tokens).tolist()]
     except (TokenError, ValueError):
         return [(-1,)]  # a truth that cannot be written is never met
@@ -189,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         need("matplotlib", "analysis")
     recognizer = load(options.weights, options.device)
     samples = [s for path in options.sets for s in _some(path, options.limit)]
-    if all(sample.ink is None for sample in samples):
+    if all(sample.input is None for sample in samples):
         first = "".join(f"; the first is {s.id}: {s.problem}" for s in samples[:1])
         raise DataError(f"none of {len(samples)} samples can be read{first}")
     began = time.perf_counter()

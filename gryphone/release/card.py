@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gryphone.checkpoint import load_checkpoint
+from gryphone.checkpoint import read_checkpoint
 from gryphone.errors import DataError, LatexError
 from gryphone.latex.normalize import normalize
 from gryphone.recognition.recognizer import WEIGHTS
@@ -210,7 +210,7 @@ def by_class(samples: Sequence[Sample]) -> tuple[str, str]:
 
 def architecture(weights: Path) -> str:
     """What a checkpoint is, from itself."""
-    checkpoint = load_checkpoint(weights)
+    checkpoint = read_checkpoint(weights)
     c = checkpoint.config
     parameters = checkpoint.parameters / 1e6
     size = sum(p.stat().st_size for p in weights.iterdir()) / 2**20

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gryphone.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from gryphone.checkpoint import Checkpoint, load_model, read_checkpoint, save_checkpoint
 from gryphone.errors import CheckpointError, DataError
 from gryphone.release.common import difference, run
 
@@ -43,16 +43,16 @@ def release(
 
     Its facts are those of the last one; a licence and the data are changed where they are given.
     """
-    *_, checkpoint = checkpoints = [load_checkpoint(source) for source in sources]
+    *_, checkpoint = checkpoints = [read_checkpoint(source) for source in sources]
     facts = {**checkpoint.facts, "metrics": metrics}
     if licence is not None:
         facts["licence"] = licence
     if data:
         facts["data"] = list(data)
-    weights = checkpoint.model.state_dict()
+    several = [load_model(source).state_dict() for source in sources]
+    weights = several[-1]
     if len(checkpoints) > 1:
         check_alike(sources, checkpoints)
-        several = [c.model.state_dict() for c in checkpoints]
         weights = {name: torch.stack([s[name] for s in several]).mean(0) for name in weights}
         facts["averaged"] = [c.facts.get("training", {}).get("minutes") for c in checkpoints]
     save_checkpoint(

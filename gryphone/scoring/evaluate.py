@@ -14,12 +14,14 @@ import numpy as np
 
 from gryphone.data.archive import members
 from gryphone.data.samples import Sample, Unreadable, read_dataset, without_name
+from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
-from gryphone.ink import Ink
-from gryphone.reading.inputs import read_source
-from gryphone.recognition.answer import project
+from gryphone.ink import LONGEST_STROKES, Ink, typical_stroke
+from gryphone.reading.inputs import Input, read_input
+from gryphone.recognition.answer import Question, refine
+from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
-from gryphone.recognition.recognizer import Looked, Recognizer
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.scoring.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
 from gryphone.scoring.metrics import RATES, Problem, Scores, score
 from gryphone.scoring.metrics import Sample as Scored
@@ -36,7 +38,7 @@ class Item:
 
     id: str
     truth: str
-    ink: Ink | None
+    input: Input | None
     problem: str = ""
     name: str = ""  # its file, relative to the data set
 
@@ -110,7 +112,7 @@ def evaluate(
     """Read every sample of a data set (the parts of one set) and score the answers."""
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be 1 or more")
-    convention = convention or str(recognizer.checkpoint.facts.get("convention", "crohme"))
+    convention = convention or recognizer.checkpoint.convention
     ask = Ask(steps=steps, seed=seed, samples=runs, views=views)
     files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
     began = time.perf_counter()
@@ -119,13 +121,13 @@ def evaluate(
     stream = itertools.islice(items(*paths), limit)
     while window := list(itertools.islice(stream, WINDOW)):
         answers += _read_window(recognizer, window, ask)
-        truths += [replace(i, ink=None) for i in window]
+        truths += [replace(i, input=None) for i in window]
         progress(len(truths))
     if not truths:
         raise DataError(f"{paths[0]}: holds no samples")
     seconds = time.perf_counter() - began
     # Label graphs go by stems, so before these are told apart.
-    sources, graphs = zip(*(_true_graph(t, files) for t in truths), strict=True)
+    sources, graphs = zip(*(true_graph(t, files) for t in truths), strict=True)
     truths = told_apart(truths)
     per_run = [
         [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
@@ -157,15 +159,15 @@ def items(*paths: Path) -> Iterator[Item]:
 def _item(sample: Sample | Unreadable) -> Item:
     if isinstance(sample, Unreadable):
         return Item(sample.name, "", None, without_name(sample.name, sample.error))
-    problem, ink = "", sample.ink
+    problem, given = "", None
     if sample.label is None:
-        ink, problem = None, "has no truth to compare with"
-    elif ink is None:
+        problem = "has no truth to compare with"
+    else:
         try:
-            ink = read_source(sample.image, sample.id)
+            given = read_input(sample.image if sample.ink is None else sample.ink, sample.id)
         except InkError as error:
             problem = without_name(sample.id, str(error))
-    return Item(sample.id, sample.label or "", ink, problem, sample.name)
+    return Item(sample.id, sample.label or "", given, problem, sample.name)
 
 
 def told_apart(items: Sequence[Item]) -> list[Item]:
@@ -189,32 +191,37 @@ def chunks(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield rows[begin : begin + size]
 
 
-def ink_length(ink: Ink) -> float:
+def drawn_length(ink: Ink) -> float:
     """Drawn length in units of a typical stroke: what a sample costs the encoder."""
-    sizes = [float(np.ptp(s, axis=0).max()) for s in ink.strokes]
-    unit = max(sorted(sizes)[len(sizes) * 3 // 5], max(sizes) / 40, 1e-9)
-    drawn = sum(float(np.abs(np.diff(s, axis=0)).max(1).sum()) for s in ink.strokes if len(s) > 1)
+    strokes = ink.strokes
+    longest = max(float(np.ptp(s, axis=0).max()) for s in strokes)
+    unit = max(typical_stroke(strokes), longest / LONGEST_STROKES, 1e-9)
+    drawn = sum(float(np.abs(np.diff(s, axis=0)).max(1).sum()) for s in strokes if len(s) > 1)
     return drawn / unit
+
+
+def decode_all(
+    recognizer: Recognizer, inputs: Sequence[Input], ask: Ask
+) -> Iterator[tuple[int, list[Decoded]]]:
+    """The place of each input and its decodes, made well-formed; like sizes are read together."""
+    order = sorted(range(len(inputs)), key=lambda place: drawn_length(inputs[place].ink))
+    for part in chunks(order, max(1, BATCH // min(ask.decodes, 4))):
+        batch = EncodedBatch.of(recognizer, [inputs[place] for place in part])
+        questions = [Question(batch, index, ask) for index in range(len(part))]
+        yield from zip(part, refine(questions), strict=True)
 
 
 def _read_window(
     recognizer: Recognizer, window: Sequence[Item], ask: Ask
 ) -> list[tuple[str | None, ...]]:
-    """Answers of every run for each item; batches are made of inks of like size."""
+    """Answers of every run for each item."""
     answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
-    inks = [(i, item.ink) for i, item in enumerate(window) if item.ink is not None]
-    inks.sort(key=lambda pair: ink_length(pair[1]))
-    options = recognizer.decode_options(ask)
-    for part in chunks(inks, max(1, BATCH // min(ask.decodes, 4))):
-        looked = Looked.at(recognizer, [ink for _, ink in part], time.perf_counter())
-        owners = np.repeat(np.arange(len(part)), ask.decodes)
-        keys = np.tile(np.arange(ask.decodes), len(part))
-        decodes = looked.decode(owners, keys, options, views=ask.views)
-        for j, (place, _) in enumerate(part):
-            own = decodes[j * ask.decodes : (j + 1) * ask.decodes]
-            answers[place] = tuple(
-                " ".join(recognizer.tokenizer.decode(project(recognizer, d).ids)) for d in own
-            )
+    readable = [place for place, item in enumerate(window) if item.input is not None]
+    inputs = [item.input for item in window if item.input is not None]
+    for place, decodes in decode_all(recognizer, inputs, ask):
+        answers[readable[place]] = tuple(
+            " ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes
+        )
     return answers
 
 
@@ -233,7 +240,7 @@ def label_graphs(lg: Path, *paths: Path, limit: int | None = None) -> dict[str, 
     return files
 
 
-def _true_graph(item: Item, files: Mapping[str, bytes]) -> tuple[str, Graph | None]:
+def true_graph(item: Item, files: Mapping[str, bytes]) -> tuple[str, Graph | None]:
     """A truth's graph from its label graph file, else from its LaTeX, and which it was."""
     try:
         if item.id in files:

@@ -16,10 +16,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from gryphone.errors import CheckpointError, GryphoneError
-from gryphone.ink import Ink
+from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
 from gryphone.recognition.question import Ask, Step
-from gryphone.recognition.recognizer import Encoded, Looked, Recognizer, load
+from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
 from gryphone.server.problems import Problem, trace
 from gryphone.server.settings import Settings
@@ -38,7 +38,7 @@ class Left(Exception):
 class Job:
     """One question in the queue. `arrived` and `expires` are time.perf_counter() values."""
 
-    ink: Ink
+    input: Input
     ask: Ask
     arrived: float
     expires: float
@@ -191,7 +191,7 @@ class Engine:
         for job, seen in pairs:
             if job.ask.deadline_ms is None and self._wanted(job):
                 try:
-                    questions.append((job, prepare(seen, self._asked(job))))
+                    questions.append((job, prepare(seen.batch, seen.index, self._asked(job))))
                 except Exception as error:
                     self._fail(job, error)
         for group in sorted(_groups(questions), key=_work):  # a heavy one holds up no light one
@@ -200,8 +200,7 @@ class Engine:
     def _look(self, jobs: Sequence[Job]) -> list[Encoded]:
         if self.recognizer is None:
             raise RuntimeError("the model is not loaded")
-        inks = [job.ink for job in jobs]
-        return Looked.at(self.recognizer, inks, time.perf_counter()).each()
+        return self.recognizer.encode_inputs([job.input for job in jobs])
 
     @staticmethod
     def _asked(job: Job) -> Ask:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gryphone.reading.inputs import read_input
 from gryphone.recognition.constraints import token_id
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
@@ -129,7 +130,7 @@ class Service:
         """Read the ink of a request and queue its question."""
         reading = await self._read(body)
         ask = question(self.recognizer, reading.options)
-        job = Job(reading.ink, ask, body.began, body.began + self.settings.seconds)
+        job = Job(read_input(reading.ink), ask, body.began, body.began + self.settings.seconds)
         if events is not None:
             put = _from_thread(events)
             job.emit = put

@@ -129,15 +129,14 @@ def patch_eyes(batch: InkBatch, *, words: int = 512, seed: int = 0) -> Eyes:
 
 def encoder_eyes(checkpoint: Path) -> Eyes:
     """Eyes of a trained recogniser: mean and spread of its encoder's features over an ink."""
-    from gryphone.checkpoint import load_checkpoint
-    from gryphone.recognition.recognizer import look
+    from gryphone.checkpoint import load_model, read_checkpoint
+    from gryphone.recognition.torch_backend import TorchBackend
 
-    loaded = load_checkpoint(checkpoint)
-    model = loaded.model.eval()
+    backend = TorchBackend(load_model(checkpoint), read_checkpoint(checkpoint).config)
 
     @torch.inference_mode()
     def see(batch: InkBatch) -> Tensor:
-        memory = model.encode(look(batch, loaded.config))
+        memory = backend.encode_batch(batch).memory
         counts = memory.rows.offsets.diff().long()
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
         features = memory.features.float()

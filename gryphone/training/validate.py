@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 
 from gryphone.data.store import InkStore
-from gryphone.decoding import DecodeOptions
+from gryphone.decoding import DecodeOptions, Request
+from gryphone.kinds import part_of
 from gryphone.model import GryphOne
-from gryphone.recognition.recognizer import read_inks
-from gryphone.tokens import Tokenizer
+from gryphone.recognition.torch_backend import TorchBackend
+from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 from gryphone.training.settings import TrainConfig
 
 
@@ -21,17 +23,15 @@ def evaluate_store(
     options = DecodeOptions(
         steps=steps, length=config.model.length, start=min(48, config.model.length)
     )
+    backend, sample = TorchBackend(model, config.model), part_of(config.model.kind, "sampler")
     count = min(len(store), config.eval_limit or len(store))
     right: dict[str, bool] = {}
     for begin in range(0, count, 256):
         index = torch.arange(begin, min(begin + 256, count), device=store.points.device)
-        answers = read_inks(
-            model,
-            config.model,
-            store.batch(index).ink,
-            options,
-            streams=len(tokenizer.vocabularies),
-        )
+        memory = backend.encode_batch(store.batch(index).ink)
+        keys = np.zeros(len(index), dtype=np.int64)
+        request = Request(keys, options, len(tokenizer.vocabularies), MASK_ID, PAD_ID)
+        answers = sample(backend.predictor(memory), request)
         for i, answer in zip(index.tolist(), answers, strict=True):
             right[store.ids[i]] = " ".join(tokenizer.decode(answer.ids)) == store.labels[i]
     return right

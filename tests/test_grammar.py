@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import gryphone
 from gryphone.checkpoint import read_tokenizer
-from gryphone.errors import ConfigError, TokenError
+from gryphone.errors import ConfigError
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.constraints import apply_lock, blank
 from gryphone.recognition.grammar import Grammar
@@ -99,7 +99,7 @@ def split(labels: Sequence[str]) -> list[list[str]]:
 
 SAT = build_tokenizer("sat", split([*GOOD, *BAD]))
 RAW = build_tokenizer("raw", split([*GOOD, *BAD]))
-GRAMMARS = {"sat": Grammar.of(SAT), "raw": Grammar.of(RAW)}
+GRAMMARS = {"sat": Grammar(SAT), "raw": Grammar(RAW)}
 
 
 def certain(tokenizer: Tokenizer, label: str, places: int, doubt: float = -9.0) -> list[np.ndarray]:
@@ -212,7 +212,7 @@ def test_the_cheapest_of_two_repairs_wins() -> None:
 def test_no_valid_sequence_is_more_probable(scheme: str, labels: list[str], places: int) -> None:
     """Against every sequence there is."""
     tokenizer = build_tokenizer(scheme, split(labels))
-    grammar = Grammar.of(tokenizer)
+    grammar = Grammar(tokenizer)
     rows = list(itertools.product(*(range(2, len(v)) for v in tokenizer.vocabularies)))
     # Sixty rows, drawn once, leave few enough sequences to try them all.
     rng = np.random.default_rng(len(rows))
@@ -254,7 +254,7 @@ def test_no_corner_without_a_way_out() -> None:
     """Modifiers that open more than others can close: the search stays where it can get out."""
     symbols = Vocabulary(("<pad>", "<mask>", EMPTY, "x", r"\frac", r"\begin{matrix}"))
     modifiers = Vocabulary(("<pad>", "<mask>", "", "{", "^{", "_{_{", "{}", "}}", "}{", "[", "^"))
-    grammar = Grammar.of(SatTokenizer((symbols, modifiers)))
+    grammar = Grammar(SatTokenizer((symbols, modifiers)))
     rng = np.random.default_rng(0)
     for places in range(1, 9):
         streams = [rng.normal(size=(places, len(v))) for v in (symbols, modifiers)]
@@ -277,75 +277,7 @@ def certain_rows(tokenizer: Tokenizer, rows: list[tuple[str, str]]) -> list[np.n
 
 def test_a_vocabulary_that_writes_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="no formula can be written"):
-        Grammar.of(RawTokenizer((Vocabulary(("<pad>", "<mask>", "{", "}")),)))
-
-
-def test_locked_places_hold() -> None:
-    grammar = GRAMMARS["sat"]
-    log_probs = certain(SAT, "x ^ { 2 }", 6)
-    locked = grammar.best(log_probs, locked={0: "a", 1: ("1", "_{}")})
-    assert SAT.decode(locked) == ["a", "_", "{", "1", "}"]
-    # A fraction wants two arguments, wherever they come from.
-    fraction = grammar.best(log_probs, locked={0: (r"\frac", "")})
-    assert SAT.rows(fraction)[0] == (r"\frac", "")
-    assert SAT.rows(grammar.best(log_probs, locked={5: "n"}))[5][0] == "n"
-    raw = GRAMMARS["raw"].best(certain(RAW, "x ^ { 2 }", 6), locked={1: "_"})
-    assert RAW.decode(raw) == ["x", "_", "{", "2", "}"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from(["sat", "raw"]), st.sampled_from(GOOD))
-def test_locks_of_a_valid_formula_can_be_met(seed: int, scheme: str, label: str) -> None:
-    grammar, rng = GRAMMARS[scheme], np.random.default_rng(seed)
-    rows = grammar.tokenizer.rows(grammar.tokenizer.encode(label.split(" ")))
-    locked = {
-        at: row[0] if len(row) == 1 or rng.random() < 0.5 else (row[0], row[1])
-        for at, row in enumerate(rows)
-        if rng.random() < 0.4
-    }
-    streams = [rng.normal(size=(len(rows) + 2, len(v))) for v in grammar.tokenizer.vocabularies]
-    found = grammar.tokenizer.rows(grammar.best(streams, beam=4, locked=locked))
-    for at, lock in locked.items():
-        assert lock in (found[at], found[at][0])
-
-
-@pytest.mark.parametrize(
-    ("locked", "error", "message"),
-    [
-        ({6: "x"}, ConfigError, r"position 6 .* 0\.\.5"),
-        ({-1: "x"}, ConfigError, "position -1"),
-        ({0: r"\nosuch"}, TokenError, "nosuch"),
-        ({0: ("x", "}}}}}}}}")}, TokenError, "}}}}}}}}"),
-        ({0: r"\fint"}, TokenError, "fint"),
-        ({0: "<pad>"}, TokenError, "<pad>"),
-        ({0: ("x", "", "")}, TokenError, "parts at most"),
-        ({0: ("x", "}")}, ConfigError, r"\('x', '}'\) at 0"),
-        ({0: ("x", ""), 5: (r"\frac", "")}, ConfigError, "frac"),
-        ({0: "&"}, ConfigError, "'&' at 0"),
-    ],
-)
-def test_an_impossible_lock_is_named(
-    locked: dict[int, str], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        GRAMMARS["sat"].best(certain(SAT, "x ^ { 2 }", 6), locked=locked)
-
-
-def test_only_allowed_symbols_are_used() -> None:
-    grammar = GRAMMARS["sat"]
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        best = grammar.best(noise(SAT, rng, 8), allowed={"x", "2", r"\frac"})
-        assert {row[0] for row in SAT.rows(best)} <= {"x", "2", r"\frac", EMPTY}
-    log_probs = certain(SAT, "x ^ { 2 }", 4)
-    log_probs[0][0, SAT.vocabularies[0].id("a")] = -1.0
-    assert SAT.decode(grammar.best(log_probs, allowed={"a", "2"})) == ["a", "^", "{", "2", "}"]
-    with pytest.raises(TokenError, match="nosuch"):
-        grammar.best(log_probs, allowed={r"\nosuch"})
-    with pytest.raises(ConfigError, match="allowed"):
-        grammar.best(log_probs, allowed={r"\begin{matrix}"})
-    with pytest.raises(TokenError, match="not among those allowed"):
-        grammar.best(log_probs, allowed={"a"}, locked={0: "x"})
+        Grammar(RawTokenizer((Vocabulary(("<pad>", "<mask>", "{", "}")),)))
 
 
 def test_wrong_shapes_are_named() -> None:
@@ -362,7 +294,7 @@ def test_katex_renders_every_answer() -> None:
         pytest.skip("needs node, to run the KaTeX that the page uses")
     rng = np.random.default_rng(7)
     answers = dict.fromkeys(GOOD, "")
-    shipped = Grammar.of(read_tokenizer(WEIGHTS))
+    shipped = Grammar(read_tokenizer(WEIGHTS))
     for grammar in (*GRAMMARS.values(), shipped):
         for _ in range(1500):
             places = int(rng.integers(1, 16))

@@ -1,0 +1,49 @@
+"""What a decoding needs of a network, whoever computes it.
+
+Everything that crosses this seam is numpy; a memory is its backend's own business. PyTorch is one
+file behind it (`torch_backend`); another backend is another file, and `load` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gryphone.ink import Stroke
+
+
+class View(NamedTuple):
+    """How ink is drawn: scaled, and turned by an angle in radians."""
+
+    scale: float = 1.0
+    angle: float = 0.0
+
+
+class Evidence(NamedTuple):
+    """What speaks for which ink being which token of one canvas."""
+
+    scores: np.ndarray  # (n, P) log-score of each patch holding ink of each token
+    strokes: np.ndarray  # (strokes, P) pixels of each stroke in each patch
+
+
+class Backend(Protocol):
+    """A network at work."""
+
+    def encode(self, inks: Sequence[Sequence[Stroke]], view: View = ...) -> Any:
+        """Draw inks and look at them: the memory that all else needs."""
+
+    def select(self, memory: Any, images: Sequence[int]) -> Any:
+        """The memory of some of its inks, in the order given."""
+
+    def predict(
+        self, memory: Any, tokens: np.ndarray, lengths: np.ndarray, images: np.ndarray
+    ) -> list[np.ndarray]:
+        """Log-probs [(B, L, V) per stream] for canvases (B, L, S) of some lengths (B,).
+
+        `images` (B,) says which ink of the memory each canvas is about.
+        """
+
+    def evidence(self, memory: Any, canvases: Sequence[np.ndarray]) -> list[Evidence] | None:
+        """Where the tokens of finished canvases (n, S), one for each ink, sit; None: unknown."""
