@@ -56,10 +56,11 @@ def prepare(batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = 
     if ask.remask and ask.given is None:
         quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None)
         plain = replace(quiet, remask=(), lock={}, n_best=1, samples=1)
-        first = Question(batch, index, plain, constraint_of(batch, index, plain))
+        first = prepare(batch, index, plain)
         given = answer_together([first], time.perf_counter(), half_of(deadline))[0]
         ask = replace(ask, given=given)
-    return Question(batch, index, ask, constraint_of(batch, index, ask, deadline))
+    fixed = constraint_of(batch, index, ask, deadline) if ask.constrained else None
+    return Question(batch, index, ask, fixed)
 
 
 def answer(batch: EncodedBatch, index: int, ask: Ask, began: float) -> Result:

@@ -229,10 +229,8 @@ def _shares(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 def constraint_of(
     batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = None
-) -> Constraint | None:
+) -> Constraint:
     """What a question about an input fixes; a hint's runs get their lengths by trying some."""
-    if not ask.constrained:
-        return None
     if ask.hint is None:
         return _fixed(batch, ask)
     network = batch.network
