@@ -6,8 +6,9 @@ import inkmaker
 import numpy as np
 import pytest
 
+from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import read_packed, write_packed
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError
 from gryphone.ink import Ink, Precision, simplify, to_canvas

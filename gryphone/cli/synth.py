@@ -186,8 +186,7 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
         layouts = load_layouts(packed / f"layouts-{origin}.npz")
         composer = Composer(bank, layouts, tokenizer, style=STYLES[origin])
         generator = torch.Generator().manual_seed(seed)
-        index = torch.randint(len(layouts), (count,), generator=generator)
-        inks = to_inks(composer.compose(index, generator), bank, tokenizer)
+        inks = to_inks(composer.compose_some(count, generator), bank.classes, tokenizer)
         yield (Sample(f"synth {origin}", origin, ink.label, ink=ink) for ink in inks)
 
 
@@ -246,12 +245,13 @@ def photos(
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     from gryphone.data.packed import write_packed
     from gryphone.synth.build import packed_tokenizer
-    from gryphone.synth.photographs import photographs
+    from gryphone.synth.photographs import photograph_inks
+    from gryphone.synth.write import write_for_photos
 
     tokenizer = packed_tokenizer(packed)
     bank = packed / "glyphs.npz" if glyphs is None else glyphs
-    made = photographs(packed, bank, tokenizer, count, seed=seed, workers=workers)
-    report = write_packed(made, out)
+    inks = write_for_photos(packed, bank, tokenizer, count, seed)
+    report = write_packed(photograph_inks(inks, seed, workers), out)
     typer.echo(f"{out}: {report.packed} of {report.read} inks, {report.bytes:,} bytes")
     for name, why in report.left_out():
         typer.echo(f"{name}: {why}", err=True)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import Packed, read_packed, write_packed
-from gryphone.data.samples import read_dataset
 from gryphone.errors import DataError, TokenError
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch

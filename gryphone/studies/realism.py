@@ -27,7 +27,7 @@ from gryphone.errors import DataError
 from gryphone.raster import InkBatch, draw, to_patches
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyphs import GlyphBank
-from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
+from gryphone.synth.layouts import EmBox, Layout, Layouts, pack_layouts
 from gryphone.synth.real import numbered_layouts
 from gryphone.synth.style import Style
 from gryphone.synth.texlayout import Report, typeset
@@ -59,7 +59,7 @@ class Twins:
 
 
 def matched_layouts(
-    packed: Packed, boxes: Mapping[str, Box], origin: str
+    packed: Packed, boxes: Mapping[str, EmBox], origin: str
 ) -> tuple[list[int], Layouts]:
     """Layouts of the inks' own labels, by TeX or from the ink: rows of `packed`, and layouts."""
     if origin == "real":
@@ -79,7 +79,7 @@ def matched_layouts(
 def write_again(
     packed: Packed,
     bank: GlyphBank,
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     style: Style,
     origin: str,
     generator: torch.Generator,
@@ -183,7 +183,7 @@ def measure(
     train: Packed,
     valid: Packed,
     bank: GlyphBank,
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     style: Style,
     eyes: Eyes | None = None,
     *,

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from gryphone.data.datasets import read_dataset
+from gryphone.data.images import read_boxes
 from gryphone.data.packed import Packed, read_packed
-from gryphone.data.samples import read_dataset
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.synth.formulas import (
@@ -28,9 +29,9 @@ from gryphone.synth.formulas import (
 from gryphone.synth.glyph_sources import build_bank, from_detexify, from_inks
 from gryphone.synth.glyphs import GlyphBank, load_bank
 from gryphone.synth.grammar import Grammar, Widening
-from gryphone.synth.layouts import Box, Layouts, pack_layouts
+from gryphone.synth.layouts import EmBox, Layouts, pack_layouts
 from gryphone.synth.leakage import check_bank, only_training, protected_names
-from gryphone.synth.offline import from_images, read_boxes
+from gryphone.synth.offline import from_images
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
 from gryphone.synth.texlayout import Report, class_boxes, typeset
@@ -163,7 +164,7 @@ def make_tokenizer(
 
 def make_layouts(
     formulas: Sequence[Sequence[str]],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     protected: Collection[str],
     report: BuildReport,
     kind: str = "TeX layouts",
@@ -179,7 +180,7 @@ def make_layouts(
 
 def make_real_layouts(
     packed: Packed, bank: GlyphBank, protected: Collection[str], report: BuildReport
-) -> tuple[Layouts, dict[str, Box]]:
+) -> tuple[Layouts, dict[str, EmBox]]:
     """Layouts of real ink, and the boxes of all classes at the size people write them."""
     printed = class_boxes(bank.classes, Report())
     boxes = hand_boxes(real_layouts(packed, printed, protected, Counter()), printed)

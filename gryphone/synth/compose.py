@@ -62,6 +62,7 @@ class Composer:
         self.style = style or Style()
         self.device = torch.device(device)
         self.size = len(layouts)
+        self.classes = bank.classes
         self.glyphs = GlyphTensors(bank, self.device)
         self._load_layouts(layouts, tokenizer)
         self._load_kinds(bank, layouts, tokenizer)
@@ -175,6 +176,11 @@ class Composer:
             slot_class=classes,
             slot_position=self.slot_position[rows].long(),
         )
+
+    def compose_some(self, count: int, generator: torch.Generator) -> Composed:
+        """Write `count` layouts, drawn evenly."""
+        index = torch.randint(self.size, (count,), generator=generator, device=self.device)
+        return self.compose(index, generator)
 
     def _labels(self, index: Tensor) -> tuple[Tensor, Tensor]:
         rows, owner, lengths = select(self.label_offsets, index)

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 
-from gryphone.data.samples import Sample, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample
 from gryphone.errors import GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.synth.layouts import PROTECTED_LENGTH

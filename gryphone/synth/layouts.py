@@ -6,7 +6,7 @@ the formula's main size, y down; stored in steps of 1/64 em.
 """
 
 import lzma
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
     slots: tuple[Slot, ...]
 
 
-Box = tuple[float, float, float, float]
+EmBox = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _offsets(lengths: NDArray[np.generic]) -> NDArray[np.int64]:
 
 def pack_layouts(
     layouts: Iterable[Layout],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     *,
     origin: str = "tex",
     protected: Iterable[str] = (),
@@ -230,32 +230,3 @@ class _Names:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._ids)
-
-
-def concat(parts: Sequence[Layouts]) -> Layouts:
-    """Several packed layouts as one; they must share their class boxes and their origin."""
-    first = parts[0]
-    if any(p.classes != first.classes or p.origin != first.origin for p in parts):
-        raise DataError("layouts of different banks or origins cannot be joined; build them anew")
-    symbols, modifiers = _Names(), _Names()
-    labels = []
-    for p in parts:
-        s = np.array([symbols(name) for name in p.symbols], dtype=np.int16)
-        m = np.array([modifiers(name) for name in p.modifiers], dtype=np.int16)
-        labels.append(np.stack([s[p.label[:, 0]], m[p.label[:, 1]]], axis=1))
-    return Layouts(
-        classes=first.classes,
-        class_boxes=first.class_boxes,
-        symbols=symbols.names,
-        modifiers=modifiers.names,
-        slot_offsets=_offsets(np.concatenate([np.diff(p.slot_offsets) for p in parts])),
-        label_offsets=_offsets(np.concatenate([np.diff(p.label_offsets) for p in parts])),
-        glyph=np.concatenate([p.glyph for p in parts]),
-        position=np.concatenate([p.position for p in parts]),
-        fit=np.concatenate([p.fit for p in parts]),
-        rise=np.concatenate([p.rise for p in parts]),
-        geometry=np.concatenate([p.geometry for p in parts]),
-        label=np.concatenate(labels),
-        origin=first.origin,
-        protected=tuple(sorted({label for p in parts for label in p.protected})),
-    )

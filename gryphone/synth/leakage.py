@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.synth.glyphs import GlyphBank
 

@@ -1,51 +1,22 @@
 """Glyphs out of labelled boxes in images (OffHME): thinned, traced and cleaned."""
 
 import io
-import json
-import lzma
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.data.images import LabelledBox
 from gryphone.data.samples import Sample, Unreadable
-from gryphone.errors import DataError
-from gryphone.synth.glyph_sources import ALIASES
 from gryphone.synth.glyphs import Array, GlyphSample
 
 Mask = NDArray[np.bool_]
 
 _MARGIN = 2  # pixels that ink may leave its box: boxes are drawn by hand
 _FOREIGN = 0.12  # share of a box's ink that may belong to a neighbour before the glyph is dropped
-
-
-class LabelledBox(NamedTuple):
-    """One symbol of an image, in pixels."""
-
-    label: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-
-def read_boxes(path: Path) -> dict[str, list[LabelledBox]]:
-    """The boxes of each image of an OffHME file (.jsonl.xz with id and symbols)."""
-    boxes: dict[str, list[LabelledBox]] = {}
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                row = json.loads(line)
-                boxes[row["id"]] = [
-                    LabelledBox(ALIASES.get(label, label), *map(float, box))
-                    for label, *box in row["symbols"]
-                ]
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(f"{path}, line {number}: not a list of boxes") from error
-    return boxes
 
 
 def from_images(

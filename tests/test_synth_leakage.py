@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from gryphone.data.samples import Sample, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample
 from gryphone.errors import DataError
 from gryphone.ink import Ink
 from gryphone.synth.build import grammar_formulas, protected_of, protected_sets
