@@ -6,7 +6,7 @@ cumulative sums over all points of a file at once; there is no Python loop over 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gryphone.data.packing import FORMAT, NothingPacked, PackReport, first_of, write_packed
 from gryphone.errors import DataError
-from gryphone.ink import Glyph, Ink
+from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink, Precision
 
 __all__ = ["NothingPacked", "PackReport", "Packed", "first_of", "read_packed", "write_packed"]
 
@@ -37,6 +37,7 @@ class Packed:
     glyph_positions: NDArray[np.int16]  # (G,) index in the label's SAT symbols, -1 when unknown
     agreement: NDArray[np.int8]  # (n,) Agreement of segmentation and label
     convention: str = "none"
+    precision: Precision = DEFAULT_PRECISION
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -48,7 +49,8 @@ class Packed:
         glyphs, glyph_offsets = _ranges(self.glyph_offsets, index)
         shift = np.repeat(glyph_offsets[:-1] - self.glyph_offsets[index], np.diff(offsets))
         owner = self.glyph[points]
-        return Packed(
+        return replace(
+            self,
             ids=[self.ids[i] for i in index],
             sources=[self.sources[i] for i in index],
             labels=[self.labels[i] for i in index],
@@ -61,7 +63,6 @@ class Packed:
             glyph_labels=[self.glyph_labels[g] for g in glyphs],
             glyph_positions=self.glyph_positions[glyphs],
             agreement=self.agreement[index],
-            convention=self.convention,
         )
 
     def strokes(self, index: int) -> list[NDArray[np.float32]]:
@@ -142,6 +143,7 @@ def _read_one(path: Path) -> Packed:
         glyph_positions=positions.astype(np.int16),
         agreement=column["agreement"].to_numpy(zero_copy_only=False),
         convention=facts["convention"],
+        precision=Precision(**facts["precision"]),
     )
 
 
@@ -169,9 +171,10 @@ def _points(
 
 
 def _join(parts: list[Packed]) -> Packed:
-    conventions = sorted({part.convention for part in parts})
-    if len(conventions) > 1:
-        raise DataError(f"packed files differ in convention: {', '.join(conventions)}")
+    for name in ("convention", "precision"):
+        values = sorted({str(getattr(part, name)) for part in parts})
+        if len(values) > 1:
+            raise DataError(f"packed files differ in {name}: {', '.join(values)}")
 
     def chain(name: str) -> list[str]:
         return [value for part in parts for value in getattr(part, name)]
@@ -188,7 +191,8 @@ def _join(parts: list[Packed]) -> Packed:
         np.where(part.glyph >= 0, part.glyph + shift, -1).astype(np.int32)
         for part, shift in zip(parts, shifts, strict=False)
     ]
-    return Packed(
+    return replace(
+        parts[0],
         ids=chain("ids"),
         sources=chain("sources"),
         labels=chain("labels"),
@@ -201,5 +205,4 @@ def _join(parts: list[Packed]) -> Packed:
         glyph_labels=chain("glyph_labels"),
         glyph_positions=stack("glyph_positions"),
         agreement=stack("agreement"),
-        convention=conventions[0],
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import Packed, read_packed, write_packed
 from gryphone.errors import DataError, TokenError
+from gryphone.ink import DEFAULT_PRECISION, Precision
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch
 from gryphone.tokens import PAD_ID, Tokenizer
@@ -21,8 +22,11 @@ from gryphone.tokens import PAD_ID, Tokenizer
 UNKNOWN = -1  # a glyph's token, or one stream of it, that nobody labelled
 
 
-def load_packed(path: Path, convention: str) -> Packed:
-    """Read a packed store, or pack any other data set (a user's folder) on the way."""
+def load_packed(path: Path, convention: str, precision: Precision | None = None) -> Packed:
+    """Read a packed store, or pack any other data set (a user's folder) on the way.
+
+    A store must have the convention and precision that are asked for; None takes any precision.
+    """
     if path.suffix == ".parquet":
         packed = read_packed(path)
         if packed.convention != convention:
@@ -30,12 +34,23 @@ def load_packed(path: Path, convention: str) -> Packed:
                 f"{path} was packed with convention {packed.convention!r}, this run wants "
                 f"{convention!r}; run `gryphone data pack --convention {convention}` again"
             )
+        if precision not in (None, packed.precision):
+            raise DataError(
+                f"{path} was packed with {packed.precision}, this run's model reads {precision}; "
+                "give the data set itself, which is packed as the model reads, or set "
+                "model.precision"
+            )
         return packed
     if not path.exists():
         raise DataError(f"{path} does not exist; give a packed store, a folder or an archive")
     with tempfile.TemporaryDirectory() as folder:
         packed_path = Path(folder) / "packed.parquet"
-        report = write_packed(read_dataset(path), packed_path, convention=convention)
+        report = write_packed(
+            read_dataset(path),
+            packed_path,
+            convention=convention,
+            precision=precision or DEFAULT_PRECISION,
+        )
         left_out = [
             *report.unreadable,
             *report.bad_labels,

@@ -16,6 +16,7 @@ from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
 from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
 from gryphone.errors import ConfigError, DataError
+from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
 from gryphone.training.settings import SourceConfig, TrainConfig
 
@@ -133,7 +134,7 @@ def weights_of(config: TrainConfig) -> tuple[list[float], list[float]]:
     return weights, [s.weight if s.finish is None else s.finish for s in config.sources]
 
 
-def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
+def allowed_tokens(source: SourceConfig, convention: str) -> frozenset[str] | None:
     """The tokens of the data set whose symbols a source keeps to; None where it is free."""
     if not source.symbols_of:
         return None
@@ -146,11 +147,13 @@ def tokens_of(path: Path, convention: str) -> frozenset[str]:
     return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
 
 
-def choose(packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat") -> Packed:
+def select_samples(
+    packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat"
+) -> Packed:
     """Leave out the samples that a source's settings exclude, and say how many."""
     unwanted = set(source.without)
     keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
-    known = known_to(source, packed.convention)
+    known = allowed_tokens(source, packed.convention)
     if known is not None:
         keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
     if not source.contradicting:
@@ -177,8 +180,9 @@ def load_sources(
     Unless the configuration names a tokenizer it is made of the sources' labels, on top of what
     the weights to start from already know.
     """
+    reads = config.convention, config.model.precision
     inks: dict[int, Packed] = {
-        i: choose(load_packed(Path(s.path), config.convention), s, report, config.scheme)
+        i: select_samples(load_packed(Path(s.path), *reads), s, report, config.scheme)
         for i, s in enumerate(config.sources)
         if s.kind == "ink"
     }
@@ -202,7 +206,7 @@ def load_sources(
     ]
     validation = {}
     for name, path in config.validation.items():
-        packed = load_packed(Path(path), config.convention)
+        packed = load_packed(Path(path), *reads)
         validation[name] = InkStore.of(
             packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
         )
@@ -216,15 +220,13 @@ def synth_source(
     source: SourceConfig, tokenizer: Tokenizer, device: torch.device, convention: str
 ) -> Source:
     """A composer of synthetic ink."""
-    from gryphone.synth.ink_source import SynthSource
-
     return SynthSource.load(
         Path(source.path),
         Path(source.glyphs),
         tokenizer,
         device,
         source.style,
-        known_to(source, convention),
+        allowed_tokens(source, convention),
     )
 
 
