@@ -42,7 +42,7 @@ from gryphone.training.mixture import (
     report_shareless,
     select_samples,
 )
-from gryphone.training.objective import seeded, training_canvases, training_loss
+from gryphone.training.objective import seeded, token_canvas_lengths, training_loss
 from gryphone.training.run_files import Run
 from gryphone.training.settings import SourceConfig, TrainConfig, load_config
 from gryphone.training.train import learning_rate, start_accelerator, train
@@ -116,7 +116,7 @@ def test_learning_rate_warms_up_and_falls_to_the_end() -> None:
 
 def test_canvases_hold_the_label_and_a_pad() -> None:
     lengths = torch.arange(1, 150).repeat(20)
-    sizes = training_canvases(lengths, 150, torch.Generator().manual_seed(0))
+    sizes = token_canvas_lengths(lengths, 150, torch.Generator().manual_seed(0))
     assert (sizes > lengths).all()
     assert sizes.max() == 150
     assert set(sizes.tolist()) == {16, 24, 32, 48, 64, 96, 128, 150}
@@ -320,7 +320,7 @@ from dataclasses import replace
 from gryphone.config import from_dict
 from gryphone.training.run_files import Run
 from gryphone.training.settings import TrainConfig
-from gryphone.training.train import leave, train
+from gryphone.training.train import leave_processes, train
 
 settings = from_dict(TrainConfig, json.loads(sys.argv[1]), "test")
 train(settings)
@@ -341,7 +341,7 @@ def interrupt(line):  # which the first process alone says
 try:
     train(replace(settings, name="stopped", steps=10**6), report=interrupt)
 except KeyboardInterrupt:
-    leave()
+    leave_processes()
 """
 
 

@@ -106,13 +106,13 @@ def _encoded(ink: Ink, format_: str, generator: np.random.Generator) -> bytes:
     import io
 
     from gryphone.reading.inkml import to_inkml
-    from gryphone.synth.paper import Paper, random_paper, render
+    from gryphone.synth.paper import Paper, random_paper, render_page
 
     if format_ == "inkml":
         return to_inkml(ink).encode("utf-8")
     paper = Paper() if format_ == "png" else random_paper(generator)
     buffer = io.BytesIO()
-    picture = render(ink.strokes, paper, generator)
+    picture = render_page(ink.strokes, paper, generator)
     picture.save(buffer, "PNG" if format_ == "png" else "JPEG", quality=85)
     return buffer.getvalue()
 
@@ -203,7 +203,7 @@ def realism(
     from dataclasses import asdict
 
     from gryphone.data.packed import read_packed
-    from gryphone.studies.realism import encoder_eyes, measure
+    from gryphone.studies.realism import encoder_features, measure
     from gryphone.synth.ink_source import STYLES
     from gryphone.synth.write import Pen
 
@@ -217,7 +217,7 @@ def realism(
         pen.bank,
         pen.boxes,
         STYLES[origin],
-        encoder_eyes(checkpoint) if checkpoint is not None else None,
+        encoder_features(checkpoint) if checkpoint is not None else None,
         origin=origin,
         limit=inks,
     )

@@ -162,7 +162,7 @@ def _glyph_tokens(
     return out
 
 
-def concatenate(batches: Sequence[TrainingBatch]) -> TrainingBatch:
+def concatenate_batches(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     """Several batches as one."""
     if len(batches) == 1:
         return batches[0]
@@ -187,17 +187,17 @@ def concatenate(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     )
 
 
-def canvases(
-    batch: TrainingBatch, lengths: Tensor, views: int
+def token_canvases(
+    batch: TrainingBatch, lengths: Tensor, copies: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Lay labels on canvases of the given lengths (B,), padded, `views` canvases per sample.
+    """Lay labels on token canvases of the given lengths (B,), padded, `copies` of each sample.
 
-    Returns truth (N, S), index (N,) place in the canvas, canvas (N,) in 0..B*views-1 and the
-    canvas lengths (B*views,). All views of sample 0 come first, then those of sample 1, ...
+    Returns truth (N, S), index (N,) place in the canvas, canvas (N,) in 0..B*copies-1 and the
+    canvas lengths (B*copies,). All copies of sample 0 come first, then those of sample 1, ...
     """
-    repeated = lengths.repeat_interleave(views)
+    repeated = lengths.repeat_interleave(copies)
     canvas, place = ranges(repeated)
-    sample = canvas // views
+    sample = canvas // copies
     begin = batch.lengths.cumsum(0) - batch.lengths
     real = place < batch.lengths[sample]
     rows = torch.where(real, begin[sample] + place, 0)

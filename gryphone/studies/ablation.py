@@ -18,7 +18,7 @@ from typing import Any
 
 from gryphone.errors import ConfigError, DataError, need, writing
 from gryphone.release.card import table as markdown
-from gryphone.release.common import difference, run
+from gryphone.release.common import first_difference, run
 from gryphone.training.run_files import Run
 from gryphone.training.settings import TrainConfig, changes_of, config_of
 
@@ -57,7 +57,7 @@ def check_arm(config: TrainConfig, init: Path | None) -> None:
         raise ConfigError(
             f"{arm.folder}: holds a run, and no {SETTINGS} with its settings; choose another --out"
         ) from error
-    found = difference(before, settings_of(config, init))
+    found = first_difference(before, settings_of(config, init))
     if found is not None:
         name, old, new = found
         raise ConfigError(

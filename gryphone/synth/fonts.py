@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gryphone.errors import DataError
-from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, join, pack
+from gryphone.synth.glyphs import (
+    Array,
+    GlyphBank,
+    GlyphSample,
+    clean_glyphs,
+    join_banks,
+    pack_glyphs,
+)
 from gryphone.synth.symbols import FUNCTIONS
 
 SUFFIXES = frozenset([".ttf", ".otf", ".woff"])
@@ -29,9 +36,9 @@ def with_fonts(bank: GlyphBank, folder: Path, dropped: Counter[str]) -> GlyphBan
     found = list(from_fonts(folder, dropped))
     if not found:
         raise DataError(f"{folder}: no font that can be used (.ttf, .otf or .woff)")
-    kept = clean(found, spread=3.0)
+    kept = clean_glyphs(found, spread=3.0)
     dropped["outlier of its class"] += len(found) - len(kept)
-    return join(bank, pack(kept))
+    return join_banks(bank, pack_glyphs(kept))
 
 
 def from_fonts(folder: Path, dropped: Counter[str]) -> Iterator[GlyphSample]:

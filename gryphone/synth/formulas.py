@@ -87,7 +87,7 @@ def as_written(tokens: Sequence[str]) -> list[str]:
     return [part for token in visible for part in _AS_WRITTEN.get(token, (token,))]
 
 
-def cuts(tokens: Sequence[str]) -> Iterator[list[str]]:
+def formula_parts(tokens: Sequence[str]) -> Iterator[list[str]]:
     """Parts that are formulas themselves: sides of relations, and contents of groups."""
     depth = brackets = 0
     begin = 0
@@ -133,7 +133,7 @@ def clean_formulas(
             tokens.pop()
         parts = [tokens]
         if len(tokens) > cut_above:
-            parts += cuts(tokens)
+            parts += formula_parts(tokens)
         for part in parts:
             reason = _fault(part, symbols, protected, seen, longest)
             if reason is None:

@@ -12,7 +12,7 @@ import numpy as np
 from gryphone.data.align import SPELLINGS
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
-from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, pack
+from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean_glyphs, pack_glyphs
 from gryphone.synth.symbols import FUNCTIONS, words
 
 # Drawings that are text, or stand in the bank under another name.
@@ -78,16 +78,16 @@ def build_bank(
 
     Traced glyphs are cleaned by themselves: thinning has its own outliers and stroke counts.
     """
-    kept = clean(written) + clean(traced, spread=3.0)
+    kept = clean_glyphs(written) + clean_glyphs(traced, spread=3.0)
     have: dict[str, int] = {}
     for glyph in kept:
         have[glyph.label] = have.get(glyph.label, 0) + 1
-    kept += clean([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
+    kept += clean_glyphs([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
     kept += [replace(g, label=_SHARED[g.label]) for g in kept if g.label in _SHARED]
     by_class: dict[str, list[GlyphSample]] = {}
     for glyph in kept:
         by_class.setdefault(glyph.label, []).append(glyph)
-    return pack(kept + list(_made_up(by_class, generator)))
+    return pack_glyphs(kept + list(_made_up(by_class, generator)))
 
 
 def _made_up(

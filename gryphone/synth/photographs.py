@@ -13,7 +13,7 @@ from gryphone.data.images import LabelledBox, label_ink
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import InkError
 from gryphone.photo.image import read_image
-from gryphone.synth.paper import Paper, place, random_paper, random_scan, render
+from gryphone.synth.paper import Paper, place_strokes, random_paper, random_scan, render_page
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -48,13 +48,13 @@ def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Un
         return sample
     generator = np.random.default_rng(seed)
     paper = some_paper(generator)
-    placed, _ = place(sample.ink.strokes, paper)
+    placed, _ = place_strokes(sample.ink.strokes, paper)
     boxes: list[LabelledBox] = []
     for glyph in sample.ink.glyphs:
         points = np.concatenate([placed[i] for i in glyph.strokes])
         boxes.append(LabelledBox(glyph.label, *points.min(axis=0), *points.max(axis=0)))
     try:
-        ink = read_image(render(sample.ink.strokes, paper, generator), name=sample.id)
+        ink = read_image(render_page(sample.ink.strokes, paper, generator), name=sample.id)
     except InkError as error:
         return Unreadable(sample.id, str(error))
     return replace(sample, ink=label_ink(ink, sample, boxes))

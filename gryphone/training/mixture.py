@@ -14,7 +14,7 @@ import torch
 
 from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
-from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
+from gryphone.data.store import InkStore, TrainingBatch, concatenate_batches, load_packed
 from gryphone.errors import ConfigError, DataError
 from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
@@ -65,12 +65,14 @@ class Mixture:
     ) -> Mixture:
         """Shares proportional to the weights."""
         last = weights if finish is None else finish
-        return cls(tuple(sources), shares(weights, batch), shares(last, batch), spelling)
+        return cls(
+            tuple(sources), batch_shares(weights, batch), batch_shares(last, batch), spelling
+        )
 
     def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
         """One micro-batch."""
         pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
-        batch = concatenate([s.sample(n, generator) for s, n in pairs if n])
+        batch = concatenate_batches([s.sample(n, generator) for s, n in pairs if n])
         if self.spelling is None:
             return batch
         return replace(
@@ -102,7 +104,7 @@ def spelling_of(
     return table
 
 
-def shares(weights: list[float], batch: int) -> tuple[int, ...]:
+def batch_shares(weights: list[float], batch: int) -> tuple[int, ...]:
     """`batch` shared out in proportion to the weights; rounding goes to the heaviest."""
     if not sum(weights):
         raise ConfigError("all sources have the weight 0; give one of them a share")
@@ -118,7 +120,7 @@ def report_shareless(config: TrainConfig, report: Report) -> None:
     if config.finish and last != first:
         parts = {" before the run's last part": first, " in the run's last part": last}
     for when, weights in parts.items():
-        counts = shares(weights, config.batch)
+        counts = batch_shares(weights, config.batch)
         for source, weight, count in zip(config.sources, weights, counts, strict=True):
             if weight and not count:
                 enough = math.ceil(sum(weights) / weight)

@@ -60,7 +60,7 @@ def train(config: TrainConfig, *, init: Path | None = None, report: Report = pri
     return training.run.checkpoint
 
 
-def leave() -> None:
+def leave_processes() -> None:
     """Part from the other processes, if there are any, after the last training in this one."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
