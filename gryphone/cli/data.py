@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gryphone.cli.options import AsJson
 from gryphone.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ Paths = Annotated[
     list[Path], typer.Argument(help="Folders or tar archives of ink, or parts of one data set.")
 ]
 Convention = Annotated[str, typer.Option(help="How labels are spelt: crohme, mathwriting or none.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 SHOWN = 10  # names listed of each kind of problem; --json lists them all
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from gryphone.cli.options import AsJson
 from gryphone.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ FORMATS = ("inkml", "png", "photo")
 PackedFolder = Annotated[
     Path, typer.Option(help="Folder with glyphs.npz and layouts-real.npz (see `synth build`).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 
 
 class _WriteByDefault(TyperGroup):
