@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gryphone.ink import Ink
 
-FORMATS = ("inkml", "png", "photo")
+FORMATS = {"inkml": "inkml", "png": "png", "photo": "jpg"}  # and how their files end
 PackedFolder = Annotated[
     Path, typer.Option(help="Folder with glyphs.npz and layouts-real.npz (see `synth build`).")
 ]
@@ -73,7 +73,7 @@ def write(
     labels: list[tuple[str, str]] = []
     for number, ink in write_formulas(lines, Pen.load(packed), refused, count=count, seed=seed):
         name = f"{number + 1:06d}-{len(labels):06d}"
-        (out / f"{name}.{_SUFFIX[format_]}").write_bytes(_encoded(ink, format_, generator))
+        (out / f"{name}.{FORMATS[format_]}").write_bytes(_encoded(ink, format_, generator))
         labels.append((name, ink.label or ""))
     table = "".join(f"{name}\t{label}\n" for name, label in labels)
     (out / "labels.tsv").write_text(table, encoding="utf-8")
@@ -85,9 +85,6 @@ def write(
     for line, formula, why in lost:
         typer.echo(f"{formulas}, line {line}: {formula}: {why}", err=True)
     typer.echo(f"{out}: {len(labels)} inks, {len(lost)} of {len(lines)} formulas refused")
-
-
-_SUFFIX = {"inkml": "inkml", "png": "png", "photo": "jpg"}
 
 
 def _lines(path: Path) -> list[str]:

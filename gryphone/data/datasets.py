@@ -3,8 +3,8 @@
 import itertools
 from pathlib import Path
 
-from gryphone.data import crohme, folder, mathwriting
-from gryphone.data.archive import Member, is_archive
+from gryphone.data import folder, mathwriting
+from gryphone.data.archive import Member, is_archive, source_name
 from gryphone.data.packed import read_packed
 from gryphone.data.samples import INKS, Sample, Samples, ink_sample, inks_in
 from gryphone.errors import DataError
@@ -25,7 +25,7 @@ def read_dataset(path: Path, *more: Path) -> Samples:
 
 
 def _read_inks(path: Path) -> Samples:
-    """One folder, archive or file of inks that carry their own labels."""
+    """One folder, archive or file of inks that carry their own labels, as CROHME's do."""
     if path.suffix == ".parquet":
         return _unpacked(path)
     if path.is_file() and not is_archive(path):
@@ -36,7 +36,8 @@ def _read_inks(path: Path) -> Samples:
     first = next((member for member in inks_in(path) if member.suffix == ".inkml"), None)
     if first is not None and mathwriting.looks_like(first):
         return mathwriting.read(path)
-    return crohme.read(path)
+    source = source_name(path)
+    return (ink_sample(member, source) for member in inks_in(path))
 
 
 def _unpacked(path: Path) -> Samples:

@@ -19,7 +19,7 @@ from gryphone.errors import DataError, TokenError
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch, bounds
 from gryphone.synth.glyphs import GlyphBank
-from gryphone.synth.hand import GlyphTensors, Hand, Slots
+from gryphone.synth.hand import GlyphTensors, Hand, Slots, to_tensor
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, Fit
@@ -69,7 +69,7 @@ class Composer:
         self._load_protected(tokenizer, layouts.protected)
 
     def _tensor(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.as_tensor(np.ascontiguousarray(array)).to(self.device, dtype)
+        return to_tensor(array, self.device, dtype)
 
     def _load_layouts(self, layouts: Layouts, tokenizer: Tokenizer) -> None:
         symbols, modifiers = tokenizer.vocabularies

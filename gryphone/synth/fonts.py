@@ -17,6 +17,7 @@ from gryphone.synth.glyphs import (
     join_banks,
     pack_glyphs,
 )
+from gryphone.synth.offline import trace_glyph
 from gryphone.synth.symbols import FUNCTIONS
 
 SUFFIXES = frozenset([".ttf", ".otf", ".woff"])
@@ -52,7 +53,7 @@ def from_fonts(folder: Path, dropped: Counter[str]) -> Iterator[GlyphSample]:
             dropped["font with capitals only"] += 1
             continue
         for text, picture in pictures.items():
-            strokes = _trace(picture)
+            strokes = trace_glyph(picture, 12)
             if strokes:
                 yield GlyphSample(TEXTS[text], strokes, f"font {path.stem}")
             else:
@@ -93,11 +94,3 @@ def _capitals_only(pictures: dict[str, Mask]) -> bool:
     both = [c for c in _TELLING if c in pictures and c.upper() in pictures]
     alike = [np.corrcoef(thumbnail(c), thumbnail(c.upper()))[0, 1] for c in both]
     return bool(alike) and float(np.mean(alike)) > _ALIKE
-
-
-def _trace(ink: Mask) -> tuple[Array, ...]:
-    from gryphone.photo.binarize import pen_width
-    from gryphone.photo.trace import trace
-
-    ink = np.pad(ink, 12)
-    return tuple(np.asarray(s, dtype=np.float64) for s in trace(ink, pen_width(ink)))

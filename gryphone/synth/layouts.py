@@ -19,6 +19,7 @@ from gryphone.synth.symbols import Fit
 
 FORMAT = "gryphone-layouts-1"
 STEP = 64.0
+SLOT_COLUMNS = ("glyph", "position", "fit", "rise", "geometry")
 # Shorter formulas are everybody's: `x ^ { 2 }` in a test set forbids nobody to write it.
 PROTECTED_LENGTH = 4
 
@@ -81,11 +82,7 @@ class Layouts:
             self,
             slot_offsets=_offsets(slots[chosen]),
             label_offsets=_offsets(labels[chosen]),
-            glyph=self.glyph[slot],
-            position=self.position[slot],
-            fit=self.fit[slot],
-            rise=self.rise[slot],
-            geometry=self.geometry[slot],
+            **{name: getattr(self, name)[slot] for name in SLOT_COLUMNS},
             label=self.label[label],
         )
 

@@ -63,9 +63,6 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     Pieces of ink that lie mostly outside belong to neighbours: a little of one is left out, much
     of one means that both are written together, and nobody knows where to cut.
     """
-    from gryphone.photo.binarize import pen_width
-    from gryphone.photo.trace import trace
-
     height, width = ink.shape
     x0, y0 = max(int(box.x0) - _MARGIN, 0), max(int(box.y0) - _MARGIN, 0)
     x1 = min(int(np.ceil(box.x1)) + _MARGIN, width)
@@ -85,9 +82,16 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     kept = np.isin(inside, pieces[own & ~specks])
     if not kept.any():
         return "no ink in the box"
-    kept = np.pad(kept, 2)
-    strokes = tuple(np.asarray(s, dtype=np.float64) for s in trace(kept, pen_width(kept)))
-    return strokes or "no ink in the box"
+    return trace_glyph(kept, 2) or "no ink in the box"
+
+
+def trace_glyph(ink: Mask, margin: int) -> tuple[Array, ...]:
+    """The strokes of one symbol's pixels, with some paper around them."""
+    from gryphone.photo.binarize import pen_width
+    from gryphone.photo.trace import trace
+
+    ink = np.pad(ink, margin)
+    return tuple(np.asarray(s, dtype=np.float64) for s in trace(ink, pen_width(ink)))
 
 
 def _sizes(

@@ -66,16 +66,8 @@ BIG_OPERATORS = frozenset(
 )
 
 # Brackets that open and close; those that are their own partner are set plain or in pairs.
-BRACKET_PAIRS = {
-    "(": ")",
-    "[": "]",
-    "\\{": "\\}",
-    "\\langle": "\\rangle",
-    "\\lfloor": "\\rfloor",
-    "\\lceil": "\\rceil",
-    "|": "|",
-    "\\|": "\\|",
-}
+_OPENING, _CLOSING = r"( [ \{ \langle \lfloor \lceil | \|", r") ] \} \rangle \rfloor \rceil | \|"
+BRACKET_PAIRS = dict(zip(words(_OPENING), words(_CLOSING), strict=True))
 DELIMITERS = frozenset(BRACKET_PAIRS) | frozenset(BRACKET_PAIRS.values())
 
 # Tokens drawn with the glyph of another symbol.
