@@ -104,18 +104,11 @@ def _layout(
         printed = float(np.hypot(right - left, bottom - top))
         sizes[at] = float(np.hypot(box[2] - box[0], box[3] - box[1])) / printed
     em = _main_size(pairs, sizes, rises)
-    zero_x = min(box[0] for box in by_position.values())
-    zero_y = min(box[1] for box in by_position.values())
+    corner = [min(box[axis] for box in by_position.values()) for axis in (0, 1)] * 2
     slots = []
     for at in sorted(by_position):
         fit, name, rise = fit_of(pairs[at][0]), classes[at] or "", rises[at][1]
-        x0, y0, x1, y1 = by_position[at]
-        x0, y0, x1, y1 = (
-            (x0 - zero_x) / em,
-            (y0 - zero_y) / em,
-            (x1 - zero_x) / em,
-            (y1 - zero_y) / em,
-        )
+        x0, y0, x1, y1 = ((v - zero) / em for v, zero in zip(by_position[at], corner, strict=True))
         if fit is not Fit.NATURAL:
             slots.append(Slot(name, at, fit, rise, x0, y0, x1 - x0, y1 - y0))
             continue
