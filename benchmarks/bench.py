@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 from madeup import write_inks  # noqa: E402
 
 from gryphone.config import Canvas  # noqa: E402
+from gryphone.data.datasets import read_dataset  # noqa: E402
 from gryphone.data.packed import read_packed, write_packed  # noqa: E402
-from gryphone.data.samples import read_dataset  # noqa: E402
 from gryphone.data.store import InkStore  # noqa: E402
 from gryphone.raster import draw, draw_reference, to_patches  # noqa: E402
 from gryphone.tokens import build_tokenizer  # noqa: E402

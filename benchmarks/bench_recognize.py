@@ -20,7 +20,7 @@ from rich.table import Table
 import gryphone
 from gryphone.cli import calm_threads
 from gryphone.reading.inputs import read_input
-from gryphone.synth.paper import Paper, render
+from gryphone.synth.paper import Paper, render_page
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ink"
 PHOTOGRAPHED = EXAMPLES / "12-square.inkml"
@@ -39,7 +39,7 @@ def milliseconds(work: Callable[[], object], calls: int = 7) -> float:
 
 def photograph(megapixels: float) -> bytes:
     """A JPEG of an example, written on paper."""
-    drawn = render(read_input(PHOTOGRAPHED).ink.strokes, Paper(), np.random.default_rng(0))
+    drawn = render_page(read_input(PHOTOGRAPHED).ink.strokes, Paper(), np.random.default_rng(0))
     page = Image.fromarray(np.asarray(drawn)).convert("RGB")
     zoom = (megapixels * 1e6 / (page.width * page.height)) ** 0.5
     out = io.BytesIO()

@@ -28,9 +28,9 @@ from gryphone.training.settings import SourceConfig, TrainConfig
 from gryphone.training.train import make_optimizer
 
 
-def forward_flops(model: ModelConfig, patches: float, tokens: float, views: int) -> float:
+def forward_flops(model: ModelConfig, patches: float, tokens: float, copies: int) -> float:
     """Multiply-adds times two of one sample's forward pass: matrix products and attention."""
-    w, t = model.width, tokens * views
+    w, t = model.width, tokens * copies
     encoder = model.encoder_depth * (24 * w * w * patches + 4 * w * patches**2)
     decoder = model.decoder_depth * (
         28 * w * w * t + 4 * w * w * patches + 4 * w * t * tokens + 4 * w * t * patches
@@ -84,11 +84,11 @@ def measure(
                 step(10_000 + extra)
         print(p.key_averages().table(sort_by="self_device_time_total", row_limit=25), flush=True)
     hook.remove()
-    views = 2 if config.rmml else 1
+    copies = 2 if config.rmml else 1
     patches = sum(s[0] for s in shapes) / len(shapes) / config.batch
-    tokens = sum(s[1] for s in shapes) / len(shapes) / config.batch / views
+    tokens = sum(s[1] for s in shapes) / len(shapes) / config.batch / copies
     rate = steps * config.batch / elapsed
-    flops = 3 * forward_flops(config.model, patches, tokens, views)
+    flops = 3 * forward_flops(config.model, patches, tokens, copies)
     memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
     return {
         "parameters_M": round(parameters / 1e6, 1),

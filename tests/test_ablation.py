@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 def test_arms_differ_in_what_they_name() -> None:
     arms = {
         c.name: c
-        for c in read_arms(ROOT / "configs" / "ablation" / "synthesiser.yaml", {"minutes": 0.5})
+        for c in read_arms(
+            ROOT / "configs" / "history" / "05-11-synthesiser.yaml", {"minutes": 0.5}
+        )
     }
     assert {c.minutes for c in arms.values()} == {0.5}
     assert len(arms["ink alone"].sources) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from gryphone.errors import DataError
 from gryphone.release.card import by_class, by_length, read_answers, results, table, write
-from gryphone.release.common import difference
+from gryphone.release.common import first_difference
 from gryphone.scoring.metrics import Sample
 
 SAMPLES = [
@@ -107,4 +107,4 @@ def test_what_a_user_does_wrong_is_one_line(
     ],
 )
 def test_the_first_difference_of_settings(one: object, other: object, found: object) -> None:
-    assert difference(one, other) == found
+    assert first_difference(one, other) == found

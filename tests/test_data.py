@@ -1,5 +1,6 @@
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import inkmaker
@@ -8,9 +9,10 @@ import pytest
 from gryphone.data.align import Agreement, align
 from gryphone.data.archive import members, source_name
 from gryphone.data.contact_sheet import contact_sheet
+from gryphone.data.datasets import read_dataset
 from gryphone.data.folder import read_labels
 from gryphone.data.mathwriting import read as read_mathwriting
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.ink import Glyph, Ink
 from gryphone.latex.normalize import normalize
@@ -218,7 +220,7 @@ def test_alignment_by_mathml_beats_layout() -> None:
     glyphs = (Glyph(one.label, one.strokes, "a"), Glyph(two.label, two.strokes, "b"))
     ink = Ink(inkmaker.row("11").strokes, "11", glyphs, mathml=mathml)
     assert align(ink, ["1", "1"]).positions == (1, 0)
-    assert align(ink, ["1", "1"], use_mathml=False).positions == (0, 1)
+    assert align(replace(ink, mathml=None), ["1", "1"]).positions == (0, 1)
 
 
 def test_alignment_tells_contradiction_from_gaps() -> None:

@@ -6,8 +6,9 @@ import inkmaker
 import numpy as np
 import pytest
 
+from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import read_packed, write_packed
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError
 from gryphone.ink import Ink, Precision, simplify, to_canvas
@@ -159,6 +160,12 @@ def test_files_join_and_rows_can_be_selected(tmp_path: Path) -> None:
     write_packed(samples(one), tmp_path / "none.parquet", convention="none")
     with pytest.raises(DataError, match="differ in convention: crohme, none"):
         read_packed([tmp_path / "1.parquet", tmp_path / "none.parquet"])
+    write_packed(samples(one), tmp_path / "fine.parquet", precision=Precision(grid=16))
+    fine = read_packed(tmp_path / "fine.parquet")
+    assert (whole.precision, chosen.precision) == (Precision(), Precision())
+    assert fine.precision == fine.select(np.array([0])).precision == Precision(grid=16)
+    with pytest.raises(DataError, match=r"differ in precision: .*grid=16\), .*grid=8\)"):
+        read_packed([tmp_path / "1.parquet", tmp_path / "fine.parquet"])
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from gryphone.photo.redraw import redrawn
 from inkmaker import fraction, power, row
 from paper import Page, draw_page
 from PIL import Image, features
@@ -17,15 +18,15 @@ from scipy import ndimage
 from skimage.filters import apply_hysteresis_threshold
 from skimage.measure import approximate_polygon
 
-from gryphone.data.images import _some_paper, photographed, read_boxes, traced
+from gryphone.data.datasets import read_dataset
+from gryphone.data.images import read_boxes, trace_images
 from gryphone.data.packed import read_packed, write_packed
-from gryphone.data.samples import IMAGES, Sample, Unreadable, read_dataset
+from gryphone.data.samples import IMAGES, Sample, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, without_dust
 from gryphone.photo.decode import open_picture
 from gryphone.photo.image import read_image
-from gryphone.photo.redraw import redrawn
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.sheet import find_sheet
 from gryphone.photo.skeleton import radii_of
@@ -35,6 +36,7 @@ from gryphone.raster import InkBatch, typical_stroke
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import expand
 from gryphone.studies.invariance import on_desk
+from gryphone.synth.photographs import photograph_inks, some_paper
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "offline"
 
@@ -407,7 +409,7 @@ def test_pack_images(tmp_path: Path) -> None:
         symbols.append([glyph.label, *low.tolist(), *high.tolist()])
     (tmp_path / "boxes.jsonl").write_text(json.dumps({"id": "a", "symbols": symbols}) + "\n")
     boxes = read_boxes(tmp_path / "boxes.jsonl")
-    report = write_packed(traced(read_dataset(folder), boxes), tmp_path / "out.parquet")
+    report = write_packed(trace_images(read_dataset(folder), boxes), tmp_path / "out.parquet")
     assert (report.read, report.packed, report.agreement) == (2, 1, {"same": 1})
     assert "blank" in report.unreadable[0][1]
     packed = read_packed(tmp_path / "out.parquet")
@@ -443,18 +445,18 @@ def test_photographed_ink_keeps_its_symbols() -> None:
     ink = row("x+1=2", id="a")
     sample = Sample("a", "made", "x+1=2", ink=ink)
     for seed in range(4):
-        (seen,) = photographed([sample], seed)
+        (seen,) = photograph_inks([sample], seed)
         assert isinstance(seen, Sample) and seen.ink is not None
         assert [g.label for g in seen.ink.glyphs] == ["x", "+", "1", "=", "2"]
         assert seen.label == "x+1=2" and seen.ink != ink
-    (again,) = photographed([sample], 3)
+    (again,) = photograph_inks([sample], 3)
     assert isinstance(again, Sample) and again.ink == seen.ink
     lost = Unreadable("b", "broken")
-    assert list(photographed([lost], 0)) == [lost]
+    assert list(photograph_inks([lost], 0)) == [lost]
 
 
 def test_pages_are_scans_clean_or_photographs() -> None:
-    papers = [_some_paper(np.random.default_rng(seed)) for seed in range(600)]
+    papers = [some_paper(np.random.default_rng(seed)) for seed in range(600)]
     scans = sum(paper.jpeg > 0 for paper in papers) / 600
     clean = sum(paper.ink == 1 for paper in papers) / 600
     lit = sum(paper.light > 0 for paper in papers) / 600

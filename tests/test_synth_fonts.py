@@ -17,7 +17,7 @@ from gryphone.studies import hands
 from gryphone.synth import fonts
 from gryphone.synth.build import save_tokenizer
 from gryphone.synth.fonts import from_fonts, with_fonts
-from gryphone.synth.glyphs import GlyphBank, GlyphSample, join, load_bank, pack
+from gryphone.synth.glyphs import GlyphBank, GlyphSample, join_banks, load_bank, pack_glyphs
 from gryphone.synth.layouts import Layout, Slot, pack_layouts
 from gryphone.synth.symbols import Fit
 from gryphone.tokens import build_tokenizer, sat_split
@@ -72,9 +72,9 @@ def test_fonts_with_capitals_only_are_left_out(
 
 
 def test_joined_banks_keep_their_hands_apart() -> None:
-    ours = pack([line("b", "ann"), line("b", None), line("x", "ann"), line("x", "bob")])
-    theirs = pack([line("x", "zoe", (2.0, 1.0)), line("b", "zoe"), line("other", "zoe")])
-    both = join(ours, theirs)
+    ours = pack_glyphs([line("b", "ann"), line("b", None), line("x", "ann"), line("x", "bob")])
+    theirs = pack_glyphs([line("x", "zoe", (2.0, 1.0)), line("b", "zoe"), line("other", "zoe")])
+    both = join_banks(ours, theirs)
     assert both.classes == ours.classes
     assert written(both) == [("b", -1), ("b", 0), ("b", 2), ("x", 0), ("x", 1), ("x", 2)]
     last = both.points[both.offsets[5] : both.offsets[6]].tolist()
@@ -82,7 +82,7 @@ def test_joined_banks_keep_their_hands_apart() -> None:
 
 
 def test_fonts_join_a_bank(folder: Path, tmp_path: Path) -> None:
-    bank = pack([line(c, w) for c in ("x", "\\{", "\\alpha") for w in ("ann", "bob")])
+    bank = pack_glyphs([line(c, w) for c in ("x", "\\{", "\\alpha") for w in ("ann", "bob")])
     bank.save(tmp_path / "glyphs.npz")
     out = tmp_path / "more.npz"
     arguments = ["synth", "fonts", str(tmp_path / "glyphs.npz"), str(folder), "--out", str(out)]
@@ -96,11 +96,13 @@ def test_fonts_join_a_bank(folder: Path, tmp_path: Path) -> None:
 
 def test_a_folder_without_fonts_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no font"):
-        with_fonts(pack([line("x", "ann")]), tmp_path, Counter())
+        with_fonts(pack_glyphs([line("x", "ann")]), tmp_path, Counter())
 
 
 def test_known_hands_are_those_who_wrote_enough() -> None:
-    bank = pack([line("x", "ann"), line("x", "bob", (2.0, 1.0)), line("y", "bob"), line("y", None)])
+    bank = pack_glyphs(
+        [line("x", "ann"), line("x", "bob", (2.0, 1.0)), line("y", "bob"), line("y", None)]
+    )
     known = hands.known_hands(bank, fewest=2)
     assert written(known) == [("x", -1), ("x", 0), ("y", -1), ("y", 0)]
     wide = known.points[known.offsets[1] : known.offsets[2]].tolist()
@@ -111,7 +113,7 @@ def test_known_hands_are_those_who_wrote_enough() -> None:
 
 def test_two_sets_of_hands_have_the_same_formulas(folder: Path, tmp_path: Path) -> None:
     letters = [line(c, w) for c in "xyz" for w in ("ann", "bob")]
-    bank = pack(letters)
+    bank = pack_glyphs(letters)
     bank.save(tmp_path / "glyphs.npz")
     label = "x y z x y z"
     boxes = dict.fromkeys(bank.classes, (0.0, -0.5, 0.5, 0.0))

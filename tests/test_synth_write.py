@@ -22,15 +22,15 @@ from gryphone.errors import ConfigError, DataError
 from gryphone.latex.validity import check
 from gryphone.raster import InkBatch
 from gryphone.reading.inkml import read_inkml
-from gryphone.studies.realism import look_at, patch_eyes, train_judge, write_again
+from gryphone.studies.realism import features_of, patch_features, train_classifier, write_again
 from gryphone.synth.build import counted
 from gryphone.synth.compose import Composer
 from gryphone.synth.formulas import as_written
-from gryphone.synth.glyphs import GlyphSample, pack
-from gryphone.synth.grammar import Grammar, Widening, emit
+from gryphone.synth.glyphs import GlyphSample, pack_glyphs
+from gryphone.synth.grammar import Grammar, Widening, tree_tokens
 from gryphone.synth.layouts import Layout, Slot, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
-from gryphone.synth.paper import Paper, random_paper, random_scan, render
+from gryphone.synth.paper import Paper, random_paper, random_scan, render_page
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import TWINS, Fit, words
 from gryphone.synth.texlayout import matched_brackets
@@ -44,7 +44,7 @@ ZIGZAG = np.array([[0, 0], [1, 1], [2, 0], [3, 1.0]])
 
 
 def pen(*protected: str) -> Pen:
-    bank = pack([GlyphSample(name, (ZIGZAG,), "ann") for name in CLASSES])
+    bank = pack_glyphs([GlyphSample(name, (ZIGZAG,), "ann") for name in CLASSES])
     return Pen(bank, dict.fromkeys(bank.classes, BOX), frozenset(protected))
 
 
@@ -56,7 +56,9 @@ SYMBOLS = set(words(r"\frac \sqrt x y z 1 2 + - = < \leq \hat \begin{matrix} & \
 
 def test_grammar_collects_rows_by_role() -> None:
     grammar = Grammar.fit(LABELS, SYMBOLS | {"(", ")", "|"}, Widening())
-    rows = {role: [" ".join(emit(row)) for row in rows] for role, rows in grammar.pools.items()}
+    rows = {
+        role: [" ".join(tree_tokens(row)) for row in rows] for role, rows in grammar.pools.items()
+    }
     assert rows["\\frac0"] == ["x"] and rows["\\frac1"] == ["2"] and rows["sup"] == ["2"]
     assert rows["\\sqrt0"] == ["x + 1"]
     assert rows["term"][:3] == [r"\frac { x } { 2 }", "y", "1"]
@@ -90,7 +92,7 @@ def test_norms_and_fenced_matrices_are_written_with_plain_signs() -> None:
 
 
 def test_twins_differ_in_size_or_height_alone_and_are_relabelled() -> None:
-    bank = pack([GlyphSample(s, (ZIGZAG,)) for s in ("x", "X", "1", ".", "\\cdot")])
+    bank = pack_glyphs([GlyphSample(s, (ZIGZAG,)) for s in ("x", "X", "1", ".", "\\cdot")])
     tokenizer = build_tokenizer("sat", [["x", "X", "1", ".", "\\cdot"]])
     slots = tuple(
         Slot(s, at, Fit.NATURAL, 0, float(at), 0.0, 1.0, 0.0) for at, s in enumerate("x.1")
@@ -144,18 +146,20 @@ def test_boxes_give_traced_glyphs_and_touching_ones_are_dropped() -> None:
 
 def test_clean_paper_is_black_on_white() -> None:
     draw = np.random.default_rng(0)
-    picture = np.asarray(render([ZIGZAG * 10], Paper(), draw))
+    picture = np.asarray(render_page([ZIGZAG * 10], Paper(), draw))
     assert picture.max() == 255 and picture.min() == 0
     assert 0.02 < (picture < 128).mean() < 0.3
 
 
 def test_thicker_pens_leave_more_ink_and_light_is_uneven() -> None:
     thin, thick = (
-        (np.asarray(render([ZIGZAG], Paper(thickness=t), np.random.default_rng(0))) < 128).sum()
+        (
+            np.asarray(render_page([ZIGZAG], Paper(thickness=t), np.random.default_rng(0))) < 128
+        ).sum()
         for t in (2.0, 5.0)
     )
     assert thick > 1.8 * thin
-    shaded = np.asarray(render([ZIGZAG], Paper(light=0.5), np.random.default_rng(0)))
+    shaded = np.asarray(render_page([ZIGZAG], Paper(light=0.5), np.random.default_rng(0)))
     corners = shaded[[2, 2, -3, -3], [2, -3, 2, -3]]
     assert int(corners.max()) - int(corners.min()) > 30
 
@@ -163,12 +167,12 @@ def test_thicker_pens_leave_more_ink_and_light_is_uneven() -> None:
 def test_random_pages_repeat_with_their_seed_and_bad_paper_is_refused() -> None:
     one, two = (
         np.asarray(
-            render([ZIGZAG], random_paper(np.random.default_rng(s)), np.random.default_rng(s))
+            render_page([ZIGZAG], random_paper(np.random.default_rng(s)), np.random.default_rng(s))
         )
         for s in (4, 4)
     )
     assert np.array_equal(one, two) and one.std() > 5
-    dot = np.asarray(render([np.zeros((1, 2))], Paper(), np.random.default_rng(0)))
+    dot = np.asarray(render_page([np.zeros((1, 2))], Paper(), np.random.default_rng(0)))
     assert (dot < 128).any()
     with pytest.raises(ConfigError, match="dotted"):
         Paper(lines="dotted")
@@ -178,7 +182,7 @@ def test_random_pages_repeat_with_their_seed_and_bad_paper_is_refused() -> None:
 
 def drawn(strokes: list[np.ndarray], seed: int = 0, **paper: float) -> np.ndarray:
     """Darkness of a page, 0 to 255."""
-    picture = render(strokes, Paper(**paper), np.random.default_rng(seed))  # type: ignore[arg-type]
+    picture = render_page(strokes, Paper(**paper), np.random.default_rng(seed))  # type: ignore[arg-type]
     return 255 - np.asarray(picture).astype(int)
 
 
@@ -324,11 +328,11 @@ def corner_eyes(batch: InkBatch) -> torch.Tensor:
 def test_judge_tells_what_its_eyes_can_see() -> None:
     lines = InkBatch.from_strokes([[ZIGZAG]] * 70)
     longer = InkBatch.from_strokes([[np.concatenate([ZIGZAG, ZIGZAG])]] * 70)
-    real, synthetic = look_at(corner_eyes, lines), look_at(corner_eyes, longer)
+    real, synthetic = features_of(corner_eyes, lines), features_of(corner_eyes, longer)
     assert real.shape == (70, 2) and real[:, 0].unique().tolist() == [4]
-    judge = train_judge(real, synthetic)
+    judge = train_classifier(real, synthetic)
     assert (judge(real) > 0).all() and (judge(synthetic) <= 0).all()
-    blind = train_judge(real, real)
+    blind = train_classifier(real, real)
     assert blind(real).abs().max() < 1e-3
 
 
@@ -336,7 +340,7 @@ def test_patch_eyes_see_shapes_at_any_size() -> None:
     cross = [np.array([[0, 0], [1, 1.0]]), np.array([[0, 1], [1, 0.0]])]
     bar = [np.array([[0, 0], [0, 1.0]])]
     batch = InkBatch.from_strokes([cross, [s * 7 for s in cross], bar])
-    seen = patch_eyes(batch, words=16)(batch)
+    seen = patch_features(batch, words=16)(batch)
     assert seen.shape == (3, 16)
     assert seen.square().sum(1).tolist() == pytest.approx([1, 1, 1])
     assert torch.allclose(seen[0], seen[1]) and not torch.allclose(seen[0], seen[2])

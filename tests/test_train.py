@@ -9,8 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -21,20 +24,25 @@ from typer.testing import CliRunner
 
 from gryphone.checkpoint import read_checkpoint, read_tensors
 from gryphone.cli.training import register
-from gryphone.config import PRESETS
-from gryphone.data.store import InkStore
+from gryphone.config import PRESETS, Canvas, ModelConfig
+from gryphone.data.datasets import read_dataset
+from gryphone.data.packed import write_packed
+from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
+from gryphone.ink import Precision
+from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
+from gryphone.model import GryphOne
 from gryphone.tokens import build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import (
     Mixture,
     StoreSource,
-    choose,
-    known_to,
+    allowed_tokens,
     load_sources,
     report_shareless,
+    select_samples,
 )
-from gryphone.training.objective import seeded, training_canvases, training_loss
+from gryphone.training.objective import seeded, token_canvas_lengths, training_loss
 from gryphone.training.run_files import Run
 from gryphone.training.settings import SourceConfig, TrainConfig, load_config
 from gryphone.training.train import learning_rate, start_accelerator, train
@@ -72,6 +80,16 @@ def config(tmp_path: Path, **settings: object) -> TrainConfig:
     return replace(base, **settings)  # type: ignore[arg-type]
 
 
+TOY = replace(PRESETS["tiny"], kind="toy")
+
+
+def add_toy_kind(monkeypatch: pytest.MonkeyPatch, **parts: Callable[..., Any]) -> None:
+    """A kind of decoder through the table alone: these parts, and the others of `diffusion`."""
+    monkeypatch.setitem(sys.modules, "toy", SimpleNamespace(**parts))
+    places = {name: f"toy:{name}" for name in parts}
+    monkeypatch.setitem(KINDS, "toy", replace(KINDS["diffusion"], **places))
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open() as handle:
         return list(csv.DictReader(handle))
@@ -98,15 +116,13 @@ def test_learning_rate_warms_up_and_falls_to_the_end() -> None:
 
 def test_canvases_hold_the_label_and_a_pad() -> None:
     lengths = torch.arange(1, 150).repeat(20)
-    sizes = training_canvases(lengths, 150, torch.Generator().manual_seed(0))
+    sizes = token_canvas_lengths(lengths, 150, torch.Generator().manual_seed(0))
     assert (sizes > lengths).all()
     assert sizes.max() == 150
     assert set(sizes.tolist()) == {16, 24, 32, 48, 64, 96, 128, 150}
 
 
 def test_gradient_of_every_parameter(tmp_path: Path) -> None:
-    from gryphone.kinds import build_model
-
     packed = made_up_store(tmp_path, 8)
     tokenizer = build_tokenizer("sat", [x.split() for x in packed.labels])
     sizes = tuple(len(v) for v in tokenizer.vocabularies)
@@ -170,7 +186,7 @@ def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
 def test_an_interrupted_run_is_saved_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, mid_step: bool
 ) -> None:
-    settings = config(tmp_path, steps=6, batch=4, log_every=1)
+    settings = config(tmp_path, steps=6, batch=4, log_every=1, model=TOY)
     handler, lines = signal.getsignal(number), []
 
     def interrupt(line: str) -> None:
@@ -183,7 +199,7 @@ def test_an_interrupted_run_is_saved_and_goes_on(
             signal.raise_signal(number)
         return training_loss(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gryphone.training.train.training_loss", step)
+    add_toy_kind(monkeypatch, objective=step)
     with pytest.raises(KeyboardInterrupt):
         train(settings, report=interrupt)
     state = tmp_path / "runs" / "run" / "state-000000003"
@@ -206,10 +222,38 @@ def test_interrupted_twice_a_step_is_left_unsaved(
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("gryphone.training.train.training_loss", step)
+    add_toy_kind(monkeypatch, objective=step)
     with pytest.raises(KeyboardInterrupt):
-        train(config(tmp_path), **QUIET)
+        train(config(tmp_path, model=TOY), **QUIET)
     assert not list((tmp_path / "runs" / "run").iterdir())
+
+
+def test_a_kind_of_decoder_is_added_by_the_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[GryphOne] = []
+
+    def network(settings: ModelConfig, sizes: tuple[int, ...]) -> GryphOne:
+        made.append(diffusion_network(settings, sizes))
+        return made[-1]
+
+    def objective(model: GryphOne, *given: object) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        loss = sum(p.square().sum() for p in model.parameters())
+        return loss, {"toy": loss.detach()}  # type: ignore[union-attr, return-value]
+
+    def sampler(*given: object) -> str:
+        return "an answer"
+
+    add_toy_kind(monkeypatch, network=network, objective=objective, sampler=sampler)
+    path = train(config(tmp_path, steps=2, batch=4, log_every=1, model=TOY), **QUIET)
+    log = rows(path.parent / "log.csv")
+    assert [float(row["toy"]) for row in log] == [float(row["loss"]) for row in log]
+    count = len(made)
+    assert load_checkpoint(path).config.kind == "toy" and len(made) == count + 1
+    assert part_of("toy", "sampler")() == "an answer"
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="decoder kind 'toy' is unknown; use one of diffusion"):
+        load_checkpoint(path)
 
 
 def test_ctrl_c_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +320,7 @@ from dataclasses import replace
 from gryphone.config import from_dict
 from gryphone.training.run_files import Run
 from gryphone.training.settings import TrainConfig
-from gryphone.training.train import leave, train
+from gryphone.training.train import leave_processes, train
 
 settings = from_dict(TrainConfig, json.loads(sys.argv[1]), "test")
 train(settings)
@@ -297,7 +341,7 @@ def interrupt(line):  # which the first process alone says
 try:
     train(replace(settings, name="stopped", steps=10**6), report=interrupt)
 except KeyboardInterrupt:
-    leave()
+    leave_processes()
 """
 
 
@@ -389,18 +433,18 @@ def test_dino_weights_go_into_the_dense_encoder_only(tmp_path: Path) -> None:
 def test_excluded_samples_are_counted(tmp_path: Path) -> None:
     packed = made_up_store(tmp_path, 30)
     lines: list[str] = []
-    kept = choose(packed, SourceConfig("a", without=(r"\frac",)), lines.append)
+    kept = select_samples(packed, SourceConfig("a", without=(r"\frac",)), lines.append)
     assert not any(r"\frac" in label for label in kept.labels)
     assert lines == [f"a: {30 - len(kept)} of 30 samples left out by its settings"]
     with pytest.raises(DataError, match="a: its settings leave out all of its 30 samples; change"):
-        choose(packed, SourceConfig("a", without=tuple("+=")), lines.append)
+        select_samples(packed, SourceConfig("a", without=tuple("+=")), lines.append)
 
 
 @pytest.mark.parametrize("scheme", ["sat", "raw"])
 def test_long_labels_can_be_left_out(tmp_path: Path, scheme: str) -> None:
     packed = made_up_store(tmp_path, 30)
     tokenizer = build_tokenizer(scheme, [x.split() for x in packed.labels])
-    kept = choose(packed, SourceConfig("a", max_tokens=5), lambda line: None, scheme)
+    kept = select_samples(packed, SourceConfig("a", max_tokens=5), lambda line: None, scheme)
     assert 0 < len(kept) < 30
     InkStore.of(kept, tokenizer, 6, torch.device("cpu"))  # a canvas holds five tokens and an end
     assert len(kept) == sum(len(tokenizer.encode(x.split())) <= 5 for x in packed.labels)
@@ -409,8 +453,8 @@ def test_long_labels_can_be_left_out(tmp_path: Path, scheme: str) -> None:
 def test_samples_keep_to_the_symbols_of_a_data_set(tmp_path: Path) -> None:
     packed = made_up_store(tmp_path, 30)
     source = SourceConfig("a", symbols_of=str(write_inks(tmp_path / "few", 3)))
-    kept = choose(packed, source, lambda line: None)
-    tokens = known_to(source, "crohme")
+    kept = select_samples(packed, source, lambda line: None)
+    tokens = allowed_tokens(source, "crohme")
     assert tokens is not None
     assert list(kept.labels) == [x for x in packed.labels if tokens.issuperset(x.split(" "))]
     assert 0 < len(kept) < 30
@@ -460,11 +504,49 @@ def test_labels_can_be_spelt_otherwise(tmp_path: Path) -> None:
         load_sources(replace(settings, spell={"unknown": "+"}), device, lambda line: None)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.name)
+CONFIGS = [p for p in sorted((ROOT / "configs").rglob("*.yaml")) if "arms" not in p.read_text()]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
 def test_every_shipped_config_is_valid(path: Path) -> None:
     settings = load_config(path)
-    assert settings.name == path.stem
+    assert settings.name == re.sub(r"^\d+-", "", path.stem)  # as the log calls the run
     assert settings.sources
+
+
+def test_a_config_says_what_it_changes(tmp_path: Path) -> None:
+    (tmp_path / "old.yaml").write_text(
+        "name: first\nsources: [{path: a}, {path: b}]\nlr: 0.5\nmodel: {preset: tiny, length: 30}\n"
+        "augment: {warp: 0, rotate: 0.1}\naugment.jitter: 0.2\nmodel.width: 32\n"
+    )
+    (tmp_path / "more").mkdir()
+    path = tmp_path / "more" / "new.yaml"
+    path.write_text(
+        "extends: ../old.yaml\nsources: [{path: c}]\nmodel: {width: 16, canvas: {stroke: 20}}\n"
+        "augment: {rotate: 0.3}\n"
+    )
+    settings = load_config(path, {"augment.shear": 0})
+    assert (settings.name, settings.lr) == ("new", 0.5)
+    assert settings.sources == (SourceConfig("c"),)
+    assert settings.augment == Augment(warp=0, rotate=0.3, jitter=0.2, shear=0)
+    model = replace(PRESETS["tiny"], length=30, width=16, canvas=Canvas(stroke=20))
+    assert settings.model == model
+    path.write_text("extends: ../old.yaml\naugment: null\n")
+    assert load_config(path).augment is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: a.yaml", r"^extends leads in a circle: .*/a\.yaml -> .*/a\.yaml$"),
+        ("extends: b.yaml", r"^cannot read .*/b\.yaml, which .*/a\.yaml extends: "),
+        ("extends: [b.yaml]", r"a\.yaml: extends is \['b\.yaml'\]; it must be the name of another"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path / "a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -576,6 +658,22 @@ def test_precision_no_is_a_word(tmp_path: Path) -> None:
     path = tmp_path / "plain.yaml"
     path.write_text("sources: [{path: a}]\nprecision: no")
     assert load_config(path).precision == "no"
+
+
+def test_ink_of_another_precision_is_refused(tmp_path: Path) -> None:
+    finer = replace(PRESETS["tiny"], precision=Precision(grid=16))
+    packed = load_packed(write_inks(tmp_path / "inks", 4), "crohme", finer.precision)
+    assert packed.precision == Precision(grid=16)  # a folder is packed as the model reads
+    store = tmp_path / "plain.parquet"
+    write_packed(read_dataset(tmp_path / "inks"), store)
+    differs = rf"{store} was packed with .*grid=8.* reads .*grid=16.*; give the data set itself"
+    for sets in ({"sources": (SourceConfig(str(store)),)}, {"validation": {"a": str(store)}}):
+        with pytest.raises(DataError, match=differs):
+            train(config(tmp_path, model=finer, **sets), **QUIET)
+    only_names = (SourceConfig(str(tmp_path / "inks"), symbols_of=str(store)),)
+    first = train(config(tmp_path, steps=1, batch=4, model=finer, sources=only_names), **QUIET)
+    with pytest.raises(CheckpointError, match=r"^the weights in .*grid=16.*grid=8.*; set model\.p"):
+        train(config(tmp_path, name="other"), init=first, **QUIET)
 
 
 def test_bad_training_data_is_named(tmp_path: Path) -> None:

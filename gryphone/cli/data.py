@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gryphone.cli.options import AsJson
 from gryphone.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ Paths = Annotated[
     list[Path], typer.Argument(help="Folders or tar archives of ink, or parts of one data set.")
 ]
 Convention = Annotated[str, typer.Option(help="How labels are spelt: crohme, mathwriting or none.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 SHOWN = 10  # names listed of each kind of problem; --json lists them all
 
 
@@ -61,10 +61,11 @@ def pack(
     """Pack inks (images are traced) and labels into one small file that loads in a moment."""
     import time
 
-    from gryphone.data.images import photographed, read_boxes, traced
+    from gryphone.data.datasets import read_dataset
+    from gryphone.data.images import read_boxes, trace_images
     from gryphone.data.packed import write_packed
-    from gryphone.data.samples import read_dataset
-    from gryphone.synth.retakes import retaken
+    from gryphone.synth.photographs import photograph_inks
+    from gryphone.synth.retakes import retake_images
 
     if takes > 1 and photograph is None and retake is None:
         raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
@@ -74,10 +75,10 @@ def pack(
     def take(number: int) -> "Samples":
         samples = read_dataset(*paths)
         if retake is not None:
-            samples = retaken(samples, known, retake + number, workers)
-        samples = traced(samples, known)
+            samples = retake_images(samples, known, retake + number, workers)
+        samples = trace_images(samples, known)
         if photograph is not None:
-            samples = photographed(samples, photograph + number, workers)
+            samples = photograph_inks(samples, photograph + number, workers)
         return samples
 
     samples = itertools.chain.from_iterable(map(take, range(takes)))
@@ -147,8 +148,8 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Count and measure: lengths, token frequencies, aspect ratios, inked patches."""
+    from gryphone.data.datasets import read_dataset
     from gryphone.data.packed import read_packed
-    from gryphone.data.samples import read_dataset
     from gryphone.data.stats import dataset_stats, packed_stats
     from gryphone.data.stats import plot as draw_plot
 
@@ -216,8 +217,9 @@ def _choose(
     paths: list[Path], count: int, draw: random.Random, progress: Callable[[int], None]
 ) -> tuple[list["Sample"], list[tuple[str, str]]]:
     """A fair choice in one pass over a stream of unknown length, in the stream's order."""
+    from gryphone.data.datasets import read_dataset
     from gryphone.data.packed import read_packed
-    from gryphone.data.samples import Sample, read_dataset, without_name
+    from gryphone.data.samples import Sample, without_name
 
     if all(path.suffix == ".parquet" for path in paths):
         packed = read_packed(paths)

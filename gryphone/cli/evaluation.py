@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gryphone.cli.options import RATE_TITLES, AsJson
 from gryphone.cli.recognition import (
     Device,
     Seed,
@@ -21,9 +22,6 @@ from gryphone.errors import DataError, GryphoneError
 
 if TYPE_CHECKING:
     from gryphone.scoring.evaluate import Evaluation
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
-TITLES = {"em": "EM", "le1": "≤1", "le2": "≤2", "le3": "≤3", "cer": "CER", "ser": "SER"}
 
 
 def register(app: typer.Typer) -> None:
@@ -115,7 +113,7 @@ def _print_evaluation(report: "Evaluation") -> None:
     )
     table = Table("%", "as given", report.convention, f"graph ({report.graph_source})", title=title)
     graphs = {"em": graph.exact, "le1": graph.le1, "le2": graph.le2}
-    for name, shown in TITLES.items():
+    for name, shown in RATE_TITLES.items():
         cells = [_interval(scores, name) for scores in (given, normalized)]
         table.add_row(shown, *cells, f"{graphs[name]:.2f}" if name in graphs else "")
     Console().print(table)

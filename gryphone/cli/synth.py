@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from gryphone.cli.options import AsJson
 from gryphone.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
     from gryphone.ink import Ink
 
-FORMATS = ("inkml", "png", "photo")
+FORMATS = {"inkml": "inkml", "png": "png", "photo": "jpg"}  # and how their files end
 PackedFolder = Annotated[
     Path, typer.Option(help="Folder with glyphs.npz and layouts-real.npz (see `synth build`).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 
 
 class _WriteByDefault(TyperGroup):
@@ -73,7 +73,7 @@ def write(
     labels: list[tuple[str, str]] = []
     for number, ink in write_formulas(lines, Pen.load(packed), refused, count=count, seed=seed):
         name = f"{number + 1:06d}-{len(labels):06d}"
-        (out / f"{name}.{_SUFFIX[format_]}").write_bytes(_encoded(ink, format_, generator))
+        (out / f"{name}.{FORMATS[format_]}").write_bytes(_encoded(ink, format_, generator))
         labels.append((name, ink.label or ""))
     table = "".join(f"{name}\t{label}\n" for name, label in labels)
     (out / "labels.tsv").write_text(table, encoding="utf-8")
@@ -85,9 +85,6 @@ def write(
     for line, formula, why in lost:
         typer.echo(f"{formulas}, line {line}: {formula}: {why}", err=True)
     typer.echo(f"{out}: {len(labels)} inks, {len(lost)} of {len(lines)} formulas refused")
-
-
-_SUFFIX = {"inkml": "inkml", "png": "png", "photo": "jpg"}
 
 
 def _lines(path: Path) -> list[str]:
@@ -106,13 +103,13 @@ def _encoded(ink: Ink, format_: str, generator: np.random.Generator) -> bytes:
     import io
 
     from gryphone.reading.inkml import to_inkml
-    from gryphone.synth.paper import Paper, random_paper, render
+    from gryphone.synth.paper import Paper, random_paper, render_page
 
     if format_ == "inkml":
         return to_inkml(ink).encode("utf-8")
     paper = Paper() if format_ == "png" else random_paper(generator)
     buffer = io.BytesIO()
-    picture = render(ink.strokes, paper, generator)
+    picture = render_page(ink.strokes, paper, generator)
     picture.save(buffer, "PNG" if format_ == "png" else "JPEG", quality=85)
     return buffer.getvalue()
 
@@ -186,8 +183,7 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
         layouts = load_layouts(packed / f"layouts-{origin}.npz")
         composer = Composer(bank, layouts, tokenizer, style=STYLES[origin])
         generator = torch.Generator().manual_seed(seed)
-        index = torch.randint(len(layouts), (count,), generator=generator)
-        inks = to_inks(composer.compose(index, generator), bank, tokenizer)
+        inks = to_inks(composer.compose_some(count, generator), bank.classes, tokenizer)
         yield (Sample(f"synth {origin}", origin, ink.label, ink=ink) for ink in inks)
 
 
@@ -204,7 +200,7 @@ def realism(
     from dataclasses import asdict
 
     from gryphone.data.packed import read_packed
-    from gryphone.studies.realism import encoder_eyes, measure
+    from gryphone.studies.realism import encoder_features, measure
     from gryphone.synth.ink_source import STYLES
     from gryphone.synth.write import Pen
 
@@ -218,7 +214,7 @@ def realism(
         pen.bank,
         pen.boxes,
         STYLES[origin],
-        encoder_eyes(checkpoint) if checkpoint is not None else None,
+        encoder_features(checkpoint) if checkpoint is not None else None,
         origin=origin,
         limit=inks,
     )
@@ -246,12 +242,13 @@ def photos(
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     from gryphone.data.packed import write_packed
     from gryphone.synth.build import packed_tokenizer
-    from gryphone.synth.photographs import photographs
+    from gryphone.synth.photographs import photograph_inks
+    from gryphone.synth.write import write_for_photos
 
     tokenizer = packed_tokenizer(packed)
     bank = packed / "glyphs.npz" if glyphs is None else glyphs
-    made = photographs(packed, bank, tokenizer, count, seed=seed, workers=workers)
-    report = write_packed(made, out)
+    inks = write_for_photos(packed, bank, tokenizer, count, seed)
+    report = write_packed(photograph_inks(inks, seed, workers), out)
     typer.echo(f"{out}: {report.packed} of {report.read} inks, {report.bytes:,} bytes")
     for name, why in report.left_out():
         typer.echo(f"{name}: {why}", err=True)

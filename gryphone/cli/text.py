@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gryphone.cli.options import RATE_TITLES, AsJson
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.lexer import tokenize as lex
 from gryphone.latex.normalize import normalize as spell
@@ -16,20 +17,10 @@ from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samp
 from gryphone.scoring.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
 
-_TITLES = {
-    "em": "EM",
-    "le1": "≤1",
-    "le2": "≤2",
-    "le3": "≤3",
-    "cer": "CER",
-    "ser": "SER",
-}
-
 Convention = Annotated[
     str, typer.Option(help="How to spell: crohme, mathwriting, or none (tokens only).")
 ]
 Scheme = Annotated[str, typer.Option(help="sat (symbol-aware) or raw (LaTeX tokens).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 Predictions = Annotated[Path, typer.Argument(help="id, truth, prediction in a .tsv or .tsv.xz.")]
 Draws = Annotated[int, typer.Option(min=0, help="Bootstrap draws; 0 for no intervals.")]
 Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.")]
@@ -102,7 +93,7 @@ def _print_table(file: Path, results: dict[str, Scores]) -> None:
     count = next(iter(results.values())).count
     table = Table("%", *results, title=f"{file.name}: {count} samples, 95 % intervals")
     for name in RATES:
-        table.add_row(_TITLES[name], *(_cell(scores, name) for scores in results.values()))
+        table.add_row(RATE_TITLES[name], *(_cell(scores, name) for scores in results.values()))
     Console().print(table)
     notes = Console(stderr=True, highlight=False, markup=False)
     for title, scores in results.items():
@@ -147,7 +138,7 @@ def _print_pair(paired: Paired, a: Path, b: Path, convention: str) -> None:
     table = Table("%", "A", "B", "B − A")
     for name in RATES:
         change = f"{paired.difference[name]:+.2f}" + _interval(paired.intervals.get(name))
-        table.add_row(_TITLES[name], f"{paired.a[name]:.2f}", f"{paired.b[name]:.2f}", change)
+        table.add_row(RATE_TITLES[name], f"{paired.a[name]:.2f}", f"{paired.b[name]:.2f}", change)
     Console().print(table)
     typer.echo(
         f"right in both {paired.both}, only in A {paired.only_a}, only in B {paired.only_b}; "

@@ -31,7 +31,7 @@ def train_command(
     """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
     need("accelerate", "train")
     from gryphone.training.settings import changes_of, load_config
-    from gryphone.training.train import leave, train
+    from gryphone.training.train import leave_processes, train
 
     overrides = changes_of(change or [])
     named = {"minutes": minutes, "steps": steps, "out": out}
@@ -42,4 +42,4 @@ def train_command(
         typer.echo("gryphone: stopped", err=True)
         raise typer.Exit(130) from None
     finally:
-        leave()
+        leave_processes()

@@ -23,9 +23,23 @@ from gryphone.tokens import EMPTY, sat_split
 
 # A route leads from the whole formula to one symbol: (kind of node, branch taken) at each step.
 Route = tuple[tuple[str, int], ...]
-Box = tuple[float, float, float, float]
+GlyphBox = tuple[float, float, float, float]  # left, top, right, bottom
 Places = dict[str, list[int]]  # where each class occurs
 
+# Spellings of segmentations, symbol boxes, graphs and drawings that the `crohme` convention writes
+# otherwise.
+SPELLINGS = {
+    "COMMA": ",",
+    r"\lt": "<",
+    r"\gt": ">",
+    r"\ast": "*",
+    r"\le": r"\leq",
+    r"\ge": r"\geq",
+    r"\ne": r"\neq",
+    r"\to": r"\rightarrow",
+    r"\colon": ":",
+    "'": r"\prime",
+}
 # Segmentations call a fraction bar `-`, a centred dot `.` and any ellipsis `\ldots`: each pair is
 # one class, whose members the layout tells apart.
 MERGED = {r"\frac": "-", r"\cdot": ".", r"\cdots": r"\ldots"}
@@ -54,19 +68,17 @@ class Alignment:
     agreement: Agreement
 
 
-def align(
-    ink: Ink, tokens: list[str], convention: str = "crohme", *, use_mathml: bool = True
-) -> Alignment:
+def align(ink: Ink, tokens: list[str], convention: str = "crohme") -> Alignment:
     """Align the glyphs of `ink` with its normalised label."""
     unknown = (-1,) * len(ink.glyphs)
     symbols = [symbol for symbol, _ in sat_split(tokens)]
-    classes = [glyph_class(glyph.label, convention) for glyph in ink.glyphs]
+    classes = [segmented_class(glyph.label, convention) for glyph in ink.glyphs]
     places = _places([symbol_class(symbol) for symbol in symbols])
     glyphs = _places(classes)
     agreement = _agreement(ink, places, glyphs)
     if agreement is Agreement.CONTRADICTS:
         return Alignment(unknown, agreement)
-    order = _mathml_order(ink) if use_mathml else None
+    order = _mathml_order(ink)
     positions = list(unknown)
     routes: dict[int, Route] | None = None
     for name, members in glyphs.items():
@@ -98,9 +110,9 @@ def _agreement(ink: Ink, places: Places, glyphs: Places) -> Agreement:
 
 
 @lru_cache(maxsize=4096)
-def glyph_class(label: str, convention: str) -> str:
+def segmented_class(label: str, convention: str) -> str:
     """A segmentation's label in the spelling of the normalised label."""
-    label = {"COMMA": ",", r"\dot": "."}.get(label, label)
+    label = "." if label == r"\dot" else SPELLINGS.get(label, label)
     try:
         tokens = normalize(label, convention)
     except GryphoneError:
@@ -112,6 +124,7 @@ def symbol_class(symbol: str) -> str:
     """The class of a label's symbol; symbols that have no glyph have the class ""."""
     if symbol == EMPTY or symbol in ("&", r"\\") or symbol.startswith((r"\begin{", r"\end{")):
         return ""
+    symbol = SPELLINGS.get(symbol, symbol)
     return MERGED.get(symbol, symbol)
 
 
@@ -123,7 +136,7 @@ def _places(classes: list[str]) -> Places:
     return places
 
 
-def _box(ink: Ink, glyph: int) -> Box:
+def _box(ink: Ink, glyph: int) -> GlyphBox:
     points = np.concatenate([ink.strokes[s] for s in ink.glyphs[glyph].strokes])
     (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
     return left, top, right, bottom
@@ -232,7 +245,7 @@ def _relation(first: Route, second: Route) -> str:
     return ""
 
 
-def _assign(boxes: list[Box], routes: list[Route], name: str) -> list[int] | None:
+def _assign(boxes: list[GlyphBox], routes: list[Route], name: str) -> list[int] | None:
     """The one order of the boxes that fits the layout of the label's positions, or None."""
     count = len(boxes)
     relation = [[_relation(routes[i], routes[j]) for j in range(count)] for i in range(count)]
@@ -268,7 +281,7 @@ def _assign(boxes: list[Box], routes: list[Route], name: str) -> list[int] | Non
     return solutions[0] if len(solutions) == 1 else None
 
 
-def _across(box: Box, name: str) -> float:
+def _across(box: GlyphBox, name: str) -> float:
     """Horizontal place: a root reaches over what it holds, so only its left end tells."""
     left, _, right, _ = box
     return left if name == r"\sqrt" else (left + right) / 2

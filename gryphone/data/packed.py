@@ -6,7 +6,8 @@ cumulative sums over all points of a file at once; there is no Python loop over 
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,15 @@ from numpy.typing import NDArray
 
 from gryphone.data.packing import FORMAT, NothingPacked, PackReport, first_of, write_packed
 from gryphone.errors import DataError
-from gryphone.ink import Glyph, Ink
+from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink, Precision
 
 __all__ = ["NothingPacked", "PackReport", "Packed", "first_of", "read_packed", "write_packed"]
+
+
+# What there is one of for each ink, point and segmented symbol.
+INK_COLUMNS = ("ids", "sources", "labels", "writers", "agreement")
+POINT_COLUMNS = ("points", "pen")
+GLYPH_COLUMNS = ("glyph_labels", "glyph_positions")
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class Packed:
     glyph_positions: NDArray[np.int16]  # (G,) index in the label's SAT symbols, -1 when unknown
     agreement: NDArray[np.int8]  # (n,) Agreement of segmentation and label
     convention: str = "none"
+    precision: Precision = DEFAULT_PRECISION
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -48,20 +56,17 @@ class Packed:
         glyphs, glyph_offsets = _ranges(self.glyph_offsets, index)
         shift = np.repeat(glyph_offsets[:-1] - self.glyph_offsets[index], np.diff(offsets))
         owner = self.glyph[points]
-        return Packed(
-            ids=[self.ids[i] for i in index],
-            sources=[self.sources[i] for i in index],
-            labels=[self.labels[i] for i in index],
-            writers=[self.writers[i] for i in index],
-            points=self.points[points],
-            pen=self.pen[points],
+        of_rows = {INK_COLUMNS: index, POINT_COLUMNS: points, GLYPH_COLUMNS: glyphs}
+        return replace(
+            self,
+            **{
+                name: _taken(getattr(self, name), rows)
+                for names, rows in of_rows.items()
+                for name in names
+            },
             glyph=np.where(owner >= 0, owner + shift, -1).astype(np.int32),
             offsets=offsets,
             glyph_offsets=glyph_offsets,
-            glyph_labels=[self.glyph_labels[g] for g in glyphs],
-            glyph_positions=self.glyph_positions[glyphs],
-            agreement=self.agreement[index],
-            convention=self.convention,
         )
 
     def strokes(self, index: int) -> list[NDArray[np.float32]]:
@@ -82,6 +87,10 @@ class Packed:
         strokes = tuple(s.astype(np.float64) for s in self.strokes(index))
         writer = self.writers[index] or None
         return Ink(strokes, self.labels[index], glyphs, self.ids[index], writer)
+
+
+def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
+    return [values[row] for row in rows] if isinstance(values, list) else values[rows]
 
 
 def _ranges(
@@ -142,6 +151,7 @@ def _read_one(path: Path) -> Packed:
         glyph_positions=positions.astype(np.int16),
         agreement=column["agreement"].to_numpy(zero_copy_only=False),
         convention=facts["convention"],
+        precision=Precision(**facts["precision"]),
     )
 
 
@@ -169,15 +179,14 @@ def _points(
 
 
 def _join(parts: list[Packed]) -> Packed:
-    conventions = sorted({part.convention for part in parts})
-    if len(conventions) > 1:
-        raise DataError(f"packed files differ in convention: {', '.join(conventions)}")
+    for name in ("convention", "precision"):
+        values = sorted({str(getattr(part, name)) for part in parts})
+        if len(values) > 1:
+            raise DataError(f"packed files differ in {name}: {', '.join(values)}")
 
-    def chain(name: str) -> list[str]:
-        return [value for part in parts for value in getattr(part, name)]
-
-    def stack(name: str) -> Any:
-        return np.concatenate([getattr(part, name) for part in parts])
+    def joined(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return [*chain(*values)] if isinstance(values[0], list) else np.concatenate(values)
 
     def offsets(name: str) -> NDArray[np.int64]:
         counts = np.concatenate([np.diff(getattr(part, name)) for part in parts])
@@ -188,18 +197,10 @@ def _join(parts: list[Packed]) -> Packed:
         np.where(part.glyph >= 0, part.glyph + shift, -1).astype(np.int32)
         for part, shift in zip(parts, shifts, strict=False)
     ]
-    return Packed(
-        ids=chain("ids"),
-        sources=chain("sources"),
-        labels=chain("labels"),
-        writers=chain("writers"),
-        points=stack("points"),
-        pen=stack("pen"),
+    return replace(
+        parts[0],
+        **{name: joined(name) for name in (*INK_COLUMNS, *POINT_COLUMNS, *GLYPH_COLUMNS)},
         glyph=np.concatenate(glyph),
         offsets=offsets("offsets"),
         glyph_offsets=offsets("glyph_offsets"),
-        glyph_labels=chain("glyph_labels"),
-        glyph_positions=stack("glyph_positions"),
-        agreement=stack("agreement"),
-        convention=conventions[0],
     )

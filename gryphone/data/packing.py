@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -63,21 +64,9 @@ def first_of(left_out: list[tuple[str, str]]) -> str:
     return f"{len(left_out)} samples{first}"
 
 
-@dataclass
-class _Rows:
-    """Columns of the file under construction."""
-
-    id: list[str] = field(default_factory=list)
-    source: list[str] = field(default_factory=list)
-    label: list[str] = field(default_factory=list)
-    writer: list[str] = field(default_factory=list)
-    dx: list[NDArray[np.int32]] = field(default_factory=list)
-    dy: list[NDArray[np.int32]] = field(default_factory=list)
-    stroke_points: list[NDArray[np.int32]] = field(default_factory=list)
-    stroke_glyph: list[list[int]] = field(default_factory=list)
-    glyph_label: list[list[str]] = field(default_factory=list)
-    glyph_position: list[list[int]] = field(default_factory=list)
-    agreement: list[int] = field(default_factory=list)
+_Rows = dict[str, list[Any]]  # columns of the file under construction
+TEXTS = ("id", "source", "label", "writer")
+ARRAYS = ("dx", "dy", "stroke_points")  # a numpy array of int32 for each ink
 
 
 def write_packed(
@@ -95,7 +84,8 @@ def write_packed(
     set must keep its size, and such a truth counts as an error.
     """
     rules_of(convention)
-    report, rows = PackReport(), _Rows()
+    report = PackReport()
+    rows: _Rows = defaultdict(list)
     block: list[Ink] = []
     for sample in samples:
         report.read += 1
@@ -150,10 +140,10 @@ def _add_row(
     rows: _Rows, report: PackReport, sample: Sample, ink: Ink, tokens: list[str], convention: str
 ) -> None:
     """Everything of one ink but its points."""
-    rows.id.append(sample.id)
-    rows.source.append(sample.source)
-    rows.label.append(" ".join(tokens))
-    rows.writer.append(ink.writer or "")
+    rows["id"].append(sample.id)
+    rows["source"].append(sample.source)
+    rows["label"].append(" ".join(tokens))
+    rows["writer"].append(ink.writer or "")
     aligned = align(ink, tokens, convention)
     contradicts = aligned.agreement is Agreement.CONTRADICTS
     # A segmentation that contradicts the label may well be nonsense: better none than a wrong one.
@@ -162,10 +152,10 @@ def _add_row(
     for number, glyph in enumerate(glyphs):
         for stroke in glyph.strokes:
             owner[stroke] = number
-    rows.stroke_glyph.append(owner)
-    rows.glyph_label.append([glyph.label for glyph in glyphs])
-    rows.glyph_position.append(list(aligned.positions[: len(glyphs)]))
-    rows.agreement.append(int(aligned.agreement))
+    rows["stroke_glyph"].append(owner)
+    rows["glyph_label"].append([glyph.label for glyph in glyphs])
+    rows["glyph_position"].append(list(aligned.positions[: len(glyphs)]))
+    rows["agreement"].append(int(aligned.agreement))
     report.packed += 1
     report.glyphs += len(ink.glyphs)
     report.glyphs_aligned += sum(p >= 0 for p in aligned.positions)
@@ -190,9 +180,9 @@ def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Pre
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     delta[first] = grid[first]
     counts = np.bincount(stroke, minlength=len(lengths)).astype(np.int32)
-    rows.dx += np.split(delta[:, 0], first[1:])
-    rows.dy += np.split(delta[:, 1], first[1:])
-    rows.stroke_points += np.split(counts, np.cumsum(ink_strokes)[:-1])
+    rows["dx"] += np.split(delta[:, 0], first[1:])
+    rows["dy"] += np.split(delta[:, 1], first[1:])
+    rows["stroke_points"] += np.split(counts, np.cumsum(ink_strokes)[:-1])
     report.points_read += len(points)
     report.points_packed += len(grid)
 
@@ -202,22 +192,14 @@ def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> No
     import pyarrow.parquet as pq
 
     facts = {"format": FORMAT, "convention": convention, "precision": asdict(precision)}
-    table = pa.table(
-        {
-            "id": pa.array(rows.id, pa.string()),
-            "source": pa.array(rows.source, pa.string()),
-            "label": pa.array(rows.label, pa.string()),
-            "writer": pa.array(rows.writer, pa.string()),
-            "dx": _list_array(rows.dx, pa.int32()),
-            "dy": _list_array(rows.dy, pa.int32()),
-            "stroke_points": _list_array(rows.stroke_points, pa.int32()),
-            "stroke_glyph": pa.array(rows.stroke_glyph, pa.list_(pa.int32())),
-            "glyph_label": pa.array(rows.glyph_label, pa.list_(pa.string())),
-            "glyph_position": pa.array(rows.glyph_position, pa.list_(pa.int32())),
-            "agreement": pa.array(rows.agreement, pa.int8()),
-        },
-        metadata={"gryphone": json.dumps(facts)},
-    )
+    lists = {"stroke_glyph": pa.int32(), "glyph_label": pa.string(), "glyph_position": pa.int32()}
+    columns = {
+        **{name: pa.array(rows[name], pa.string()) for name in TEXTS},
+        **{name: _list_array(rows[name], pa.int32()) for name in ARRAYS},
+        **{name: pa.array(rows[name], pa.list_(kind)) for name, kind in lists.items()},
+        "agreement": pa.array(rows["agreement"], pa.int8()),
+    }
+    table = pa.table(columns, metadata={"gryphone": json.dumps(facts)})
     part = path.with_name(path.name + ".part")  # a reader never sees half a file
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,10 @@
 """What every data set yields: a labelled ink or image, or the reason why there is none."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from gryphone.data.archive import Member, is_archive, members
+from gryphone.data.archive import Member, members
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.reading.inkml import read_inkml
@@ -61,49 +60,6 @@ def ink_sample(member: Member, source: str, label: str | None = None) -> Sample 
     if label is None and member.suffix == ".json":
         return Unreadable(member.name, f'has neither a "label" nor a line in a {LABELS}')
     return Sample(member.stem, source, label, ink=ink, name=member.name)
-
-
-def read_dataset(path: Path, *more: Path) -> Samples:
-    """Read folders or archives of any known kind: labels.tsv, MathWriting, CROHME ink, or packed.
-
-    Parts that share one labels.tsv (offhme-1.tar and offhme-2.tar) must be given together.
-    """
-    from gryphone.data import folder
-
-    paths = (path, *more)
-    for each in paths:
-        if not each.exists():
-            raise DataError(f"{each}: no such file or folder")
-    if any(folder.has_labels(each) for each in paths):
-        return folder.read(*paths)
-    return itertools.chain.from_iterable(_read_inks(each) for each in paths)
-
-
-def _read_inks(path: Path) -> Samples:
-    """One folder, archive or file of inks that carry their own labels."""
-    from gryphone.data import crohme, mathwriting
-
-    if path.suffix == ".parquet":
-        return _unpacked(path)
-    if path.is_file() and not is_archive(path):
-        if path.suffix.lower() not in INKS:
-            kinds = "a folder, a tar archive, or an .inkml, .json or .parquet file"
-            raise DataError(f"{path}: expected {kinds}")
-        return iter([ink_sample(Member(path.name, path.read_bytes()), path.stem)])
-    first = next((member for member in inks_in(path) if member.suffix == ".inkml"), None)
-    if first is not None and mathwriting.looks_like(first):
-        return mathwriting.read(path)
-    return crohme.read(path)
-
-
-def _unpacked(path: Path) -> Samples:
-    from gryphone.data.packed import read_packed
-
-    packed = read_packed(path)
-    for i, (name, source, label) in enumerate(
-        zip(packed.ids, packed.sources, packed.labels, strict=True)
-    ):
-        yield Sample(name, source, label, ink=packed.ink(i))
 
 
 def inks_in(path: Path) -> Iterator[Member]:

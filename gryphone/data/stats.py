@@ -88,26 +88,17 @@ def packed_stats(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Stats:
     """Measure a packed store."""
-    sizes = _label_sizes(packed.labels)
+    sizes, symbols, modifiers = _label_sizes(packed.labels)
     begins = packed.offsets[:-1]
     extent = np.maximum.reduceat(packed.points, begins)  # (n, 2): boxes start at 0
     strokes = np.add.reduceat((~packed.pen).astype(np.int64), begins)
-    measures = {
-        "symbols": sizes.symbols,
-        "tokens": sizes.tokens,
+    measures = sizes | {
         "strokes": strokes.astype(np.float64),
         "points": np.diff(packed.offsets).astype(np.float64),
         "aspect": _aspect(extent[:, 0], extent[:, 1]),
         "patches": inked_patches(packed, progress=progress).astype(np.float64),
     }
-    return Stats(
-        packed.sources,
-        packed.labels,
-        measures,
-        sizes.symbol_counts,
-        sizes.modifier_counts,
-        left_out or [],
-    )
+    return Stats(packed.sources, packed.labels, measures, symbols, modifiers, left_out or [])
 
 
 def dataset_stats(
@@ -152,38 +143,23 @@ def _image_stats(images: list[Sample], convention: str, left_out: list[tuple[str
             continue
         kept.append(sample)
         labels.append(label)
-    sizes = _label_sizes(labels)
+    sizes, symbols, modifiers = _label_sizes(labels)
     extent = np.array(shapes, dtype=np.float64).reshape(-1, 2)  # (n, 2), also where n is 0
     nothing = np.full(len(kept), np.nan)
-    measures = dict.fromkeys(MEASURES, nothing) | {
-        "symbols": sizes.symbols,
-        "tokens": sizes.tokens,
-        "aspect": _aspect(extent[:, 0], extent[:, 1]),
-    }
+    aspect = _aspect(extent[:, 0], extent[:, 1])
+    measures = dict.fromkeys(MEASURES, nothing) | sizes | {"aspect": aspect}
     sources = [sample.source for sample in kept]
-    counts = (sizes.symbol_counts, sizes.modifier_counts)
-    return Stats(sources, labels, measures, *counts, left_out)
+    return Stats(sources, labels, measures, symbols, modifiers, left_out)
 
 
-@dataclass(frozen=True)
-class _LabelSizes:
-    symbols: Values
-    tokens: Values
-    symbol_counts: Counter[str]
-    modifier_counts: Counter[str]
-
-
-def _label_sizes(labels: list[str]) -> _LabelSizes:
-    symbols, tokens = np.zeros(len(labels)), np.zeros(len(labels))
-    symbol_counts: Counter[str] = Counter()
-    modifier_counts: Counter[str] = Counter()
-    for index, label in enumerate(labels):
-        words = label.split()
-        pairs = sat_split(words)
-        symbols[index], tokens[index] = len(pairs), len(words)
-        symbol_counts.update(symbol for symbol, _ in pairs)
-        modifier_counts.update(modifier for _, modifier in pairs)
-    return _LabelSizes(symbols, tokens, symbol_counts, modifier_counts)
+def _label_sizes(labels: list[str]) -> tuple[dict[str, Values], Counter[str], Counter[str]]:
+    """Symbols and tokens of each label, and how often each symbol and modifier occurs."""
+    words = [label.split() for label in labels]
+    pairs = [sat_split(tokens) for tokens in words]
+    measures = {"symbols": np.array([*map(len, pairs)], dtype=np.float64)}
+    measures["tokens"] = np.array([*map(len, words)], dtype=np.float64)
+    symbols, modifiers = (Counter(pair[i] for row in pairs for pair in row) for i in (0, 1))
+    return measures, symbols, modifiers
 
 
 def _aspect(width: NDArray[Any], height: NDArray[Any]) -> Values:
@@ -197,31 +173,15 @@ def inked_patches(
     packed: Packed, block: int = 256, progress: Callable[[int], None] = lambda done: None
 ) -> NDArray[np.int64]:
     """How many 8x8 patches of the constant-area canvas hold ink, per sample (n,)."""
-    import torch
-
     from gryphone.config import Canvas
-    from gryphone.raster import InkBatch, draw
+    from gryphone.raster import InkBatch, draw, to_patches
 
-    canvas = Canvas(kind="area", side=224, patch=8)
+    canvas = Canvas(kind="area", side=224, patch=8, window=8)
     counts = np.zeros(len(packed), dtype=np.int64)
     for first in range(0, len(packed), block):
         last = min(first + block, len(packed))
-        begin, end = packed.offsets[first], packed.offsets[last]
-        sizes = np.diff(packed.offsets[first : last + 1])
-        batch = InkBatch(
-            points=torch.from_numpy(packed.points[begin:end]),
-            pen=torch.from_numpy(packed.pen[begin:end]),
-            sample=torch.from_numpy(np.repeat(np.arange(last - first), sizes)),
-            glyph=torch.full((int(end - begin),), -1),
-            size=last - first,
-        )
-        pixels = draw(batch, canvas)
-        grid = pixels.shape // canvas.patch
-        cell = pixels.row // canvas.patch * grid[pixels.sample, 1] + pixels.column // canvas.patch
-        room = int(grid.prod(1).max())
-        inked = torch.zeros(batch.size, room, dtype=torch.bool)
-        inked[pixels.sample, cell] = True
-        counts[first:last] = inked.sum(1).numpy()
+        inks = InkBatch.from_strokes([packed.strokes(i) for i in range(first, last)])
+        counts[first:last] = to_patches(draw(inks, canvas), canvas).offsets.diff().numpy()
         progress(last)
     return counts
 

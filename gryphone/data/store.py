@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import Packed, read_packed, write_packed
-from gryphone.data.samples import read_dataset
 from gryphone.errors import DataError, TokenError
+from gryphone.ink import DEFAULT_PRECISION, Precision
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch
 from gryphone.tokens import PAD_ID, Tokenizer
@@ -21,8 +22,11 @@ from gryphone.tokens import PAD_ID, Tokenizer
 UNKNOWN = -1  # a glyph's token, or one stream of it, that nobody labelled
 
 
-def load_packed(path: Path, convention: str) -> Packed:
-    """Read a packed store, or pack any other data set (a user's folder) on the way."""
+def load_packed(path: Path, convention: str, precision: Precision | None = None) -> Packed:
+    """Read a packed store, or pack any other data set (a user's folder) on the way.
+
+    A store must have the convention and precision that are asked for; None takes any precision.
+    """
     if path.suffix == ".parquet":
         packed = read_packed(path)
         if packed.convention != convention:
@@ -30,12 +34,23 @@ def load_packed(path: Path, convention: str) -> Packed:
                 f"{path} was packed with convention {packed.convention!r}, this run wants "
                 f"{convention!r}; run `gryphone data pack --convention {convention}` again"
             )
+        if precision not in (None, packed.precision):
+            raise DataError(
+                f"{path} was packed with {packed.precision}, this run's model reads {precision}; "
+                "give the data set itself, which is packed as the model reads, or set "
+                "model.precision"
+            )
         return packed
     if not path.exists():
         raise DataError(f"{path} does not exist; give a packed store, a folder or an archive")
     with tempfile.TemporaryDirectory() as folder:
         packed_path = Path(folder) / "packed.parquet"
-        report = write_packed(read_dataset(path), packed_path, convention=convention)
+        report = write_packed(
+            read_dataset(path),
+            packed_path,
+            convention=convention,
+            precision=precision or DEFAULT_PRECISION,
+        )
         left_out = [
             *report.unreadable,
             *report.bad_labels,
@@ -147,7 +162,7 @@ def _glyph_tokens(
     return out
 
 
-def concatenate(batches: Sequence[TrainingBatch]) -> TrainingBatch:
+def concatenate_batches(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     """Several batches as one."""
     if len(batches) == 1:
         return batches[0]
@@ -172,17 +187,17 @@ def concatenate(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     )
 
 
-def canvases(
-    batch: TrainingBatch, lengths: Tensor, views: int
+def token_canvases(
+    batch: TrainingBatch, lengths: Tensor, copies: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Lay labels on canvases of the given lengths (B,), padded, `views` canvases per sample.
+    """Lay labels on token canvases of the given lengths (B,), padded, `copies` of each sample.
 
-    Returns truth (N, S), index (N,) place in the canvas, canvas (N,) in 0..B*views-1 and the
-    canvas lengths (B*views,). All views of sample 0 come first, then those of sample 1, ...
+    Returns truth (N, S), index (N,) place in the canvas, canvas (N,) in 0..B*copies-1 and the
+    canvas lengths (B*copies,). All copies of sample 0 come first, then those of sample 1, ...
     """
-    repeated = lengths.repeat_interleave(views)
+    repeated = lengths.repeat_interleave(copies)
     canvas, place = ranges(repeated)
-    sample = canvas // views
+    sample = canvas // copies
     begin = batch.lengths.cumsum(0) - batch.lengths
     real = place < batch.lengths[sample]
     rows = torch.where(real, begin[sample] + place, 0)

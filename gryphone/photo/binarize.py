@@ -1,4 +1,4 @@
-"""Paper away, ink stays: even light, threshold, ruled lines, dust. Works on grey images."""
+"""Which pixels of a grey picture are ink: even light, thresholds, pieces of ink, dust."""
 
 from dataclasses import dataclass
 

@@ -28,14 +28,14 @@ def _said(line: str, code: int) -> int:
     return code
 
 
-def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
     """The first value in which nested settings differ: its dotted name, and both values."""
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         one, other = dict(enumerate(one)), dict(enumerate(other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for key in {**one, **other}:
             inner = f"{name}.{key}" if name else str(key)
-            found = difference(one.get(key), other.get(key), inner)
+            found = first_difference(one.get(key), other.get(key), inner)
             if found is not None:
                 return found
         return None

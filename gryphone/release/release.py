@@ -19,7 +19,7 @@ import torch
 
 from gryphone.checkpoint import Checkpoint, load_model, read_checkpoint, save_checkpoint
 from gryphone.errors import CheckpointError, DataError
-from gryphone.release.common import difference, run
+from gryphone.release.common import first_difference, run
 
 # What `--gryphone` says of the weights of this project.
 LICENCE = "CC BY-NC-SA 3.0 (trained on CROHME and OffRaSHME handwriting; non-commercial use only)"
@@ -78,7 +78,7 @@ def check_alike(sources: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> N
         return {"model": model, "vocabulary": tokenizer, "convention": convention}
 
     for source, other in zip(sources[1:], checkpoints[1:], strict=True):
-        found = difference(meaning(checkpoints[0]), meaning(other))
+        found = first_difference(meaning(checkpoints[0]), meaning(other))
         if found is not None:
             name, one, two = found
             raise CheckpointError(

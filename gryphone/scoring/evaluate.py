@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gryphone.data.archive import members
-from gryphone.data.samples import Sample, Unreadable, read_dataset, without_name
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample, Unreadable, without_name
 from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.ink import LONGEST_STROKES, Ink, typical_stroke

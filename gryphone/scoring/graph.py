@@ -10,6 +10,7 @@ or by another relation. A missing symbol is not charged a second time to the sym
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gryphone.data.align import MERGED, SPELLINGS
 from gryphone.errors import DataError, LatexError
 from gryphone.latex.lexer import Source
 from gryphone.latex.normalize import CONVENTIONS, read_tree
@@ -34,14 +35,7 @@ MOVABLE = words(
     \bigwedge \bigvee \bigsqcup \limsup \liminf \det \gcd \Pr"""
 )
 # The .lg files write some labels another way, or do not tell them apart.
-_LG_LABELS = {
-    "COMMA": ",",
-    r"\lt": "<",
-    r"\gt": ">",
-    r"\cdots": r"\ldots",
-    r"\cdot": ".",
-    r"\parallel": "|",
-}
+_LG_LABELS = SPELLINGS | MERGED | {r"\parallel": "|"}
 _UNDER = words(r"\underline \underbrace \underrightarrow \underleftarrow")
 
 

@@ -1,6 +1,6 @@
 """What each ingredient brings: equal runs that differ in one setting, and their table.
 
-    python -m gryphone.studies.ablation configs/ablation/synthesiser.yaml --minutes 2 --init RUN
+    python -m gryphone.studies.ablation configs/history/05-11-synthesiser.yaml --init RUN
 
 The file is a training configuration with `arms`: a name, and the settings that arm changes. Given
 again, the command goes on where it was stopped; with other settings it wants another --out.
@@ -18,23 +18,21 @@ from typing import Any
 
 from gryphone.errors import ConfigError, DataError, need, writing
 from gryphone.release.card import table as markdown
-from gryphone.release.common import difference, run
+from gryphone.release.common import first_difference, run
 from gryphone.training.run_files import Run
-from gryphone.training.settings import TrainConfig, changes_of, config_of
+from gryphone.training.settings import TrainConfig, changes_of, config_of, read_settings
 
 SETTINGS = "settings.json"  # in the folder of an arm
 
 
 def read_arms(path: Path, changes: Mapping[str, Any]) -> Iterator[TrainConfig]:
     """A configuration for each arm."""
-    import yaml
-
+    raw = read_settings(path)
     try:
-        raw = yaml.safe_load(path.read_text())
         arms = raw.pop("arms")
-        raw.pop("shared", None)  # a place for YAML anchors
-    except (OSError, yaml.YAMLError, KeyError, AttributeError, TypeError) as error:
+    except KeyError as error:
         raise ConfigError(f"{path}: give a training configuration with `arms`: {error}") from error
+    raw.pop("shared", None)  # a place for YAML anchors
     for name, own in arms.items():
         yield config_of({**raw, **changes, **(own or {}), "name": name}, str(path))
 
@@ -57,7 +55,7 @@ def check_arm(config: TrainConfig, init: Path | None) -> None:
         raise ConfigError(
             f"{arm.folder}: holds a run, and no {SETTINGS} with its settings; choose another --out"
         ) from error
-    found = difference(before, settings_of(config, init))
+    found = first_difference(before, settings_of(config, init))
     if found is not None:
         name, old, new = found
         raise ConfigError(

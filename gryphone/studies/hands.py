@@ -81,9 +81,8 @@ def write_samples(
     generator = torch.Generator().manual_seed(seed)
     for begin in range(0, count, BATCH):
         size = min(BATCH, count - begin)
-        index = torch.randint(composer.size, (size,), generator=generator)
-        made = composer.compose(index, generator)
-        for place, ink in enumerate(to_inks(made, bank, tokenizer), begin):
+        made = composer.compose_some(size, generator)
+        for place, ink in enumerate(to_inks(made, bank.classes, tokenizer), begin):
             yield Sample(f"hand-{seed}-{place}", "hands", ink.label, ink=ink)
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 import gryphone
-from gryphone.data.samples import Sample, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, InkError, LatexError
 from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize

@@ -1,6 +1,6 @@
-"""Can synthetic ink be told from real ink? The accuracy of a judge measures the synthesiser.
+"""Can synthetic ink be told from real ink? The accuracy of a classifier measures the synthesiser.
 
-The judge is linear; it sees patches of the raster through a codebook, or all of it through the
+The classifier is linear; it sees patches of the raster through a codebook, or all of it through the
 encoder of a trained recogniser. (A small network trained from nothing on a few thousand rasters
 found no difference, on its own training ink either.)
 
@@ -27,14 +27,14 @@ from gryphone.errors import DataError
 from gryphone.raster import InkBatch, draw, to_patches
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyphs import GlyphBank
-from gryphone.synth.layouts import Box, Layout, Layouts, pack_layouts
+from gryphone.synth.layouts import EmBox, Layout, Layouts, pack_layouts
 from gryphone.synth.real import numbered_layouts
 from gryphone.synth.style import Style
 from gryphone.synth.texlayout import Report, typeset
 from gryphone.tokens import build_tokenizer, sat_join, sat_split
 
-Eyes = Callable[[InkBatch], Tensor]  # inks to features (B, D)
-Judge = Callable[[Tensor], Tensor]  # features (n, D) to scores (n,), positive looks real
+ExtractFeatures = Callable[[InkBatch], Tensor]  # inks to features (B, D)
+Classifier = Callable[[Tensor], Tensor]  # features (n, D) to scores (n,), positive looks real
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Realism:
 
 
 @dataclass(frozen=True)
-class Twins:
+class InkPairs:
     """Real inks and the same labels written by the synthesiser, sample for sample."""
 
     real: InkBatch
@@ -59,7 +59,7 @@ class Twins:
 
 
 def matched_layouts(
-    packed: Packed, boxes: Mapping[str, Box], origin: str
+    packed: Packed, boxes: Mapping[str, EmBox], origin: str
 ) -> tuple[list[int], Layouts]:
     """Layouts of the inks' own labels, by TeX or from the ink: rows of `packed`, and layouts."""
     if origin == "real":
@@ -79,11 +79,11 @@ def matched_layouts(
 def write_again(
     packed: Packed,
     bank: GlyphBank,
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     style: Style,
     origin: str,
     generator: torch.Generator,
-) -> Twins:
+) -> InkPairs:
     """Pairs of real and synthetic inks of one label."""
     rows, layouts = matched_layouts(packed, boxes, origin)
     labels = [sat_join(layouts.pairs(i)) for i in range(len(layouts))]
@@ -92,11 +92,11 @@ def write_again(
     made = composer.compose(torch.arange(len(rows)), generator)
     synthetic = InkBatch(made.points, made.pen, made.sample, made.glyph, made.size)
     real = InkBatch.from_strokes([packed.strokes(row) for row in rows])
-    return Twins(real, synthetic, tuple(rows))
+    return InkPairs(real, synthetic, tuple(rows))
 
 
-def patch_eyes(batch: InkBatch, *, words: int = 512, seed: int = 0) -> Eyes:
-    """Eyes that count what the recogniser's patches look like: a codebook of `words` windows.
+def patch_features(batch: InkBatch, *, words: int = 512, seed: int = 0) -> ExtractFeatures:
+    """Counts of what the recogniser's patches look like: a codebook of `words` windows.
 
     Fast, and sees how strokes bend, cross and end at the size of symbols, not where they stand.
     """
@@ -115,7 +115,7 @@ def patch_eyes(batch: InkBatch, *, words: int = 512, seed: int = 0) -> Eyes:
         nearest = (known @ book.T).argmax(1)
         book = F.normalize(torch.zeros_like(book).index_add(0, nearest, known) + 1e-3 * book, dim=1)
 
-    def see(inks: InkBatch) -> Tensor:
+    def features(inks: InkBatch) -> Tensor:
         patches, counts = windows(inks)
         word = (patches @ book.T).argmax(1)
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
@@ -124,41 +124,41 @@ def patch_eyes(batch: InkBatch, *, words: int = 512, seed: int = 0) -> Eyes:
         )
         return (tally.view(len(counts), -1) / counts[:, None]).sqrt()
 
-    return see
+    return features
 
 
-def encoder_eyes(checkpoint: Path) -> Eyes:
-    """Eyes of a trained recogniser: mean and spread of its encoder's features over an ink."""
+def encoder_features(checkpoint: Path) -> ExtractFeatures:
+    """Mean and spread of the features that a trained recogniser's encoder finds in an ink."""
     from gryphone.checkpoint import load_model, read_checkpoint
     from gryphone.recognition.torch_backend import TorchBackend
 
     backend = TorchBackend(load_model(checkpoint), read_checkpoint(checkpoint).config)
 
     @torch.inference_mode()
-    def see(batch: InkBatch) -> Tensor:
+    def features(batch: InkBatch) -> Tensor:
         memory = backend.encode_batch(batch).memory
         counts = memory.rows.offsets.diff().long()
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
-        features = memory.features.float()
-        empty = torch.zeros(len(counts), features.shape[1])
-        mean = empty.index_add(0, owner, features) / counts[:, None]
-        square = empty.index_add(0, owner, features**2) / counts[:, None]
+        found = memory.features.float()
+        empty = torch.zeros(len(counts), found.shape[1])
+        mean = empty.index_add(0, owner, found) / counts[:, None]
+        square = empty.index_add(0, owner, found**2) / counts[:, None]
         return torch.cat([mean, (square - mean**2).clamp_min(0).sqrt()], 1)
 
-    return see
+    return features
 
 
-def look_at(eyes: Eyes, batch: InkBatch, at_once: int = 64) -> Tensor:
+def features_of(extract: ExtractFeatures, batch: InkBatch, at_once: int = 64) -> Tensor:
     """Features (B, D) of every ink."""
     parts = []
     for begin in range(0, batch.size, at_once):
         some = torch.arange(begin, min(begin + at_once, batch.size))
-        parts.append(eyes(batch.select(some)))
+        parts.append(extract(batch.select(some)))
     return torch.cat(parts).clone()
 
 
-def train_judge(real: Tensor, synthetic: Tensor, *, decay: float = 1e-2) -> Judge:
-    """A linear judge (logistic regression) that gives real features (n, D) a positive score."""
+def train_classifier(real: Tensor, synthetic: Tensor, *, decay: float = 1e-2) -> Classifier:
+    """A logistic regression that gives real features (n, D) a positive score."""
     seen = torch.cat([real, synthetic])
     truth = torch.cat([torch.ones(len(real)), torch.zeros(len(synthetic))])
     centre, scale = seen.mean(0), seen.std(0).clamp_min(1e-6)
@@ -182,17 +182,17 @@ def measure(
     train: Packed,
     valid: Packed,
     bank: GlyphBank,
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     style: Style,
-    eyes: Eyes | None = None,
+    extract: ExtractFeatures | None = None,
     *,
     origin: str,
     limit: int = 1000,
     seed: int = 0,
 ) -> Realism:
-    """Train a judge on `limit` training inks and their twins, and score it on validation inks.
+    """Train a classifier on `limit` training inks and their twins, and score it on validation inks.
 
-    Without eyes of a recogniser, the judge counts patches.
+    Without another way to `extract` features, patches are counted.
     """
     draw = np.random.default_rng(seed)
     train = train.select(draw.permutation(len(train))[:limit])
@@ -200,16 +200,16 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     taught = write_again(train, bank, boxes, style, origin, generator)
     asked = write_again(valid, bank, boxes, style, origin, generator)
-    eyes = eyes or patch_eyes(taught.real, seed=seed)
-    real, synthetic = look_at(eyes, taught.real), look_at(eyes, taught.synthetic)
-    judge = train_judge(real, synthetic)
-    right = _share(judge(look_at(eyes, asked.real)) > 0)
-    wrong = _share(judge(look_at(eyes, asked.synthetic)) <= 0)
+    extract = extract or patch_features(taught.real, seed=seed)
+    real, synthetic = features_of(extract, taught.real), features_of(extract, taught.synthetic)
+    classifier = train_classifier(real, synthetic)
+    right = _share(classifier(features_of(extract, asked.real)) > 0)
+    wrong = _share(classifier(features_of(extract, asked.synthetic)) <= 0)
     return Realism(
         accuracy=(right + wrong) / 2,
         real_accuracy=right,
         synthetic_accuracy=wrong,
-        train_accuracy=(_share(judge(real) > 0) + _share(judge(synthetic) <= 0)) / 2,
+        train_accuracy=(_share(classifier(real) > 0) + _share(classifier(synthetic) <= 0)) / 2,
         train_inks=len(taught.rows),
         valid_inks=len(asked.rows),
     )

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from gryphone.data.datasets import read_dataset
+from gryphone.data.images import read_boxes
 from gryphone.data.packed import Packed, read_packed
-from gryphone.data.samples import read_dataset
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.synth.formulas import (
@@ -28,9 +29,9 @@ from gryphone.synth.formulas import (
 from gryphone.synth.glyph_sources import build_bank, from_detexify, from_inks
 from gryphone.synth.glyphs import GlyphBank, load_bank
 from gryphone.synth.grammar import Grammar, Widening
-from gryphone.synth.layouts import Box, Layouts, pack_layouts
+from gryphone.synth.layouts import EmBox, Layouts, pack_layouts
 from gryphone.synth.leakage import check_bank, only_training, protected_names
-from gryphone.synth.offline import from_images, read_boxes
+from gryphone.synth.offline import from_images
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
 from gryphone.synth.texlayout import Report, class_boxes, typeset
@@ -40,12 +41,10 @@ TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet
 LAID_OUT = ("train.parquet", "offhme.parquet")  # whose layouts are taken over
 VALIDATION = ("valid-2013", "valid-2023", "test-2014")
 AMBIGUOUS = frozenset(["\\|"])  # written as two bars, see gryphone.synth.formulas.as_written
+MIN_COUNT = 30  # of a token in formulas that gets into the vocabulary
+FAMILIAR_SHARE = 0.7  # of the formulas that are typeset
 T = TypeVar("T")
 Progress = Callable[[str], None]
-
-
-def silent(message: str) -> None:
-    """Say nothing of the progress."""
 
 
 def counted(items: Iterable[T], every: int, what: str, progress: Progress) -> Iterator[T]:
@@ -75,9 +74,7 @@ def protected_of(data: Path) -> frozenset[str]:
     return protected_labels(protected_sets(data), tables)
 
 
-def make_bank(
-    data: Path, dropped: Counter[str], progress: Progress = silent, *, seed: int = 0
-) -> GlyphBank:
+def make_bank(data: Path, dropped: Counter[str], progress: Progress) -> GlyphBank:
     """The glyph bank of CROHME's training ink, OffHME's images and Detexify's drawings.
 
     An ink with the name, or a stroke with the shape, of validation or test ink is an error.
@@ -93,7 +90,7 @@ def make_bank(
     traced = list(from_images(images, read_boxes(offline / "offhme-boxes.jsonl.xz"), dropped))
     progress(f"{len(traced)} symbols; adding Detexify's, and packing ...")
     drawn = list(from_detexify(data / "symbols" / "detexify-math.jsonl.xz"))
-    bank = build_bank(written, drawn, traced, generator=np.random.default_rng(seed))
+    bank = build_bank(written, drawn, traced, generator=np.random.default_rng(0))
     progress(f"{len(bank)} glyphs; comparing them with validation and test ink ...")
     check_bank(bank, protected)
     return bank
@@ -107,21 +104,16 @@ def symbols_with_glyphs(bank: GlyphBank, least: int = 10) -> set[str]:
 
 
 def choose_formulas(
-    formulas: Sequence[list[str]],
-    familiar: Collection[str],
-    count: int,
-    *,
-    familiar_share: float = 0.7,
-    seed: int = 0,
-) -> Iterator[list[str]]:
-    """`count` formulas in random order, `familiar_share` of them all in `familiar` symbols."""
+    formulas: Sequence[list[str]], familiar: Collection[str], count: int
+) -> list[list[str]]:
+    """`count` formulas in random order, FAMILIAR_SHARE of them all in `familiar` symbols."""
     inside = [t for t in formulas if all(s in familiar for s, _ in sat_split(t))]
     outside = [t for t in formulas if any(s not in familiar for s, _ in sat_split(t))]
-    first = int(count * familiar_share)
-    chosen = [inside[i] for i in choose_lengths(inside, first, seed=seed)]
-    chosen += [outside[i] for i in choose_lengths(outside, count - len(chosen), seed=seed)]
-    order = np.random.default_rng(seed).permutation(len(chosen))
-    return (chosen[i] for i in order.tolist())
+    first = int(count * FAMILIAR_SHARE)
+    chosen = [inside[i] for i in choose_lengths(inside, first)]
+    chosen += [outside[i] for i in choose_lengths(outside, count - len(chosen))]
+    order = np.random.default_rng(0).permutation(len(chosen))
+    return [chosen[i] for i in order.tolist()]
 
 
 def grammar_formulas(
@@ -129,15 +121,13 @@ def grammar_formulas(
     symbols: Collection[str],
     protected: Collection[str],
     count: int,
-    *,
-    seed: int = 0,
 ) -> list[list[str]]:
     """`count` distinct formulas of a grammar fitted to labels and widened."""
     grammar = Grammar.fit(labels, symbols, Widening())
     known = {tuple(tokens) for tokens in labels}
     made: dict[tuple[str, ...], None] = {}
     # Short ones come again and again: the bound keeps a small grammar from running for ever.
-    for tokens in islice(grammar.formulas(seed), 3 * count):
+    for tokens in islice(grammar.formulas(seed=0), 3 * count):
         if len(made) == count:
             break
         if tuple(tokens) not in known and not is_protected(tokens, protected):
@@ -149,8 +139,6 @@ def make_tokenizer(
     labels: Sequence[Sequence[str]],
     extra: Sequence[Sequence[str]],
     formulas: Sequence[Sequence[str]],
-    *,
-    min_count: int,
     base: Tokenizer | None = None,
 ) -> Tokenizer:
     """SAT vocabularies: all of the labels', and what is frequent in extra labels and formulas.
@@ -158,12 +146,12 @@ def make_tokenizer(
     `base` keeps its ids: weights were trained with them.
     """
     start = base.grow(labels) if base is not None else build_tokenizer("sat", labels)
-    return start.grow(extra, 2).grow(formulas, min_count)
+    return start.grow(extra, 2).grow(formulas, MIN_COUNT)
 
 
 def make_layouts(
     formulas: Sequence[Sequence[str]],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     protected: Collection[str],
     report: BuildReport,
     kind: str = "TeX layouts",
@@ -179,7 +167,7 @@ def make_layouts(
 
 def make_real_layouts(
     packed: Packed, bank: GlyphBank, protected: Collection[str], report: BuildReport
-) -> tuple[Layouts, dict[str, Box]]:
+) -> tuple[Layouts, dict[str, EmBox]]:
     """Layouts of real ink, and the boxes of all classes at the size people write them."""
     printed = class_boxes(bank.classes, Report())
     boxes = hand_boxes(real_layouts(packed, printed, protected, Counter()), printed)
@@ -194,7 +182,7 @@ def all_formulas(
     symbols: Collection[str],
     protected: Collection[str],
     dropped: Counter[str],
-    progress: Progress = silent,
+    progress: Progress,
 ) -> list[list[str]]:
     """Every usable formula of the shared data folder."""
     folder = data / "formulas"
@@ -215,15 +203,7 @@ def mathwriting_labels(data: Path) -> list[list[str]]:
     return labels
 
 
-def build(
-    data: Path,
-    packed: Path,
-    *,
-    count: int = 435_000,
-    grammar: int = 120_000,
-    min_count: int = 30,
-    progress: Progress = silent,
-) -> BuildReport:
+def build(data: Path, packed: Path, *, count: int, grammar: int, progress: Progress) -> BuildReport:
     """Write glyphs.npz, layouts-{real,crohme,tex,grammar}.npz and tokenizer.json.
 
     `data` is the shared data folder; `packed` holds the packed training sets and gets the files,
@@ -251,12 +231,12 @@ def build(
         progress(f"{len(formulas)} formulas can be written; choosing {count} of them ...")
         base = load_tokenizer(packed / "tokenizer.json")
         extra = mathwriting_labels(data)
-        tokenizer = make_tokenizer(labels, extra, formulas, min_count=min_count, base=base)
+        tokenizer = make_tokenizer(labels, extra, formulas, base=base)
         chosen = _formulas(formulas, sets[0], tokenizer, count, report)
         common = symbols & set(tokenizer.vocabularies[0].tokens) - AMBIGUOUS
         crohme = [label.split() for label in sets[0].labels]
         made = grammar_formulas(crohme, common, protected, grammar)
-        tokenizer = tokenizer.grow(made, min_count)
+        tokenizer = tokenizer.grow(made, MIN_COUNT)
         save_tokenizer(tokenizer, place / "tokenizer.json")
         made = [t for t in made if _known(t, tokenizer)]
         progress(f"{len(chosen)} formulas chosen, {len(made)} made by the grammar; typesetting ...")
@@ -279,7 +259,7 @@ def _formulas(
     usable = [t for t in formulas if _known(t, tokenizer)]
     report.dropped["a symbol or modifier too rare"] += len(formulas) - len(usable)
     familiar = {symbol for label in written.labels for symbol, _ in sat_split(label.split())}
-    chosen = list(choose_formulas(usable, familiar, count))
+    chosen = choose_formulas(usable, familiar, count)
     report.dropped["not chosen"] += len(usable) - len(chosen)
     return chosen
 

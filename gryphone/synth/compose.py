@@ -19,7 +19,7 @@ from gryphone.errors import DataError, TokenError
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch, bounds
 from gryphone.synth.glyphs import GlyphBank
-from gryphone.synth.hand import GlyphTensors, Hand, Slots
+from gryphone.synth.hand import GlyphTensors, Hand, Slots, to_tensor
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, Fit
@@ -62,13 +62,14 @@ class Composer:
         self.style = style or Style()
         self.device = torch.device(device)
         self.size = len(layouts)
+        self.classes = bank.classes
         self.glyphs = GlyphTensors(bank, self.device)
         self._load_layouts(layouts, tokenizer)
         self._load_kinds(bank, layouts, tokenizer)
         self._load_protected(tokenizer, layouts.protected)
 
     def _tensor(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
-        return torch.as_tensor(np.ascontiguousarray(array)).to(self.device, dtype)
+        return to_tensor(array, self.device, dtype)
 
     def _load_layouts(self, layouts: Layouts, tokenizer: Tokenizer) -> None:
         symbols, modifiers = tokenizer.vocabularies
@@ -175,6 +176,11 @@ class Composer:
             slot_class=classes,
             slot_position=self.slot_position[rows].long(),
         )
+
+    def compose_some(self, count: int, generator: torch.Generator) -> Composed:
+        """Write `count` layouts, drawn evenly."""
+        index = torch.randint(self.size, (count,), generator=generator, device=self.device)
+        return self.compose(index, generator)
 
     def _labels(self, index: Tensor) -> tuple[Tensor, Tensor]:
         rows, owner, lengths = select(self.label_offsets, index)

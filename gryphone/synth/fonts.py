@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gryphone.errors import DataError
-from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, join, pack
+from gryphone.synth.glyphs import (
+    Array,
+    GlyphBank,
+    GlyphSample,
+    clean_glyphs,
+    join_banks,
+    pack_glyphs,
+)
+from gryphone.synth.offline import trace_glyph
 from gryphone.synth.symbols import FUNCTIONS
 
 SUFFIXES = frozenset([".ttf", ".otf", ".woff"])
@@ -29,9 +37,9 @@ def with_fonts(bank: GlyphBank, folder: Path, dropped: Counter[str]) -> GlyphBan
     found = list(from_fonts(folder, dropped))
     if not found:
         raise DataError(f"{folder}: no font that can be used (.ttf, .otf or .woff)")
-    kept = clean(found, spread=3.0)
+    kept = clean_glyphs(found, spread=3.0)
     dropped["outlier of its class"] += len(found) - len(kept)
-    return join(bank, pack(kept))
+    return join_banks(bank, pack_glyphs(kept))
 
 
 def from_fonts(folder: Path, dropped: Counter[str]) -> Iterator[GlyphSample]:
@@ -45,7 +53,7 @@ def from_fonts(folder: Path, dropped: Counter[str]) -> Iterator[GlyphSample]:
             dropped["font with capitals only"] += 1
             continue
         for text, picture in pictures.items():
-            strokes = _trace(picture)
+            strokes = trace_glyph(picture, 12)
             if strokes:
                 yield GlyphSample(TEXTS[text], strokes, f"font {path.stem}")
             else:
@@ -86,11 +94,3 @@ def _capitals_only(pictures: dict[str, Mask]) -> bool:
     both = [c for c in _TELLING if c in pictures and c.upper() in pictures]
     alike = [np.corrcoef(thumbnail(c), thumbnail(c.upper()))[0, 1] for c in both]
     return bool(alike) and float(np.mean(alike)) > _ALIKE
-
-
-def _trace(ink: Mask) -> tuple[Array, ...]:
-    from gryphone.photo.binarize import pen_width
-    from gryphone.photo.trace import trace
-
-    ink = np.pad(ink, 12)
-    return tuple(np.asarray(s, dtype=np.float64) for s in trace(ink, pen_width(ink)))

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 
-from gryphone.data.samples import Sample, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample
 from gryphone.errors import GryphoneError
 from gryphone.latex.normalize import normalize
 from gryphone.synth.layouts import PROTECTED_LENGTH
@@ -17,6 +18,9 @@ from gryphone.synth.symbols import RELATIONS, words
 from gryphone.tokens import sat_split
 
 CONVENTION = "crohme"
+LONGEST, CUT_ABOVE = 40, 14  # symbols of a formula, and beyond which its parts are taken as well
+MEDIAN = 10.0  # symbols of the formulas chosen
+STRUCTURED = 3.0  # how much likelier formulas with fractions, roots, sums and the like are
 
 # Bold and upright letters are written like any others.
 _WEIGHTS = re.compile(r"\\(mathbf|boldsymbol|bm|textbf|mathsf|mathtt|pmb|bold)(?![A-Za-z])")
@@ -86,7 +90,7 @@ def as_written(tokens: Sequence[str]) -> list[str]:
     return [part for token in visible for part in _AS_WRITTEN.get(token, (token,))]
 
 
-def cuts(tokens: Sequence[str]) -> Iterator[list[str]]:
+def formula_parts(tokens: Sequence[str]) -> Iterator[list[str]]:
     """Parts that are formulas themselves: sides of relations, and contents of groups."""
     depth = brackets = 0
     begin = 0
@@ -112,13 +116,10 @@ def clean_formulas(
     symbols: Collection[str],
     protected: Collection[str],
     dropped: Counter[str],
-    *,
-    longest: int = 40,
-    cut_above: int = 14,
 ) -> Iterator[list[str]]:
-    """Distinct normalised formulas of 2 to `longest` symbols, all of them in `symbols`.
+    """Distinct normalised formulas of 2 to LONGEST symbols, all of them in `symbols`.
 
-    Formulas above `cut_above` symbols also give their parts. `dropped` counts the reasons.
+    Formulas above CUT_ABOVE symbols also give their parts. `dropped` counts the reasons.
     """
     seen: set[int] = set()
     for line in lines:
@@ -131,10 +132,10 @@ def clean_formulas(
         while tokens and tokens[-1] in ".,;":  # a paper's sentence goes on, a formula ends
             tokens.pop()
         parts = [tokens]
-        if len(tokens) > cut_above:
-            parts += cuts(tokens)
+        if len(tokens) > CUT_ABOVE:
+            parts += formula_parts(tokens)
         for part in parts:
-            reason = _fault(part, symbols, protected, seen, longest)
+            reason = _fault(part, symbols, protected, seen)
             if reason is None:
                 yield part
             else:
@@ -146,11 +147,10 @@ def _fault(
     symbols: Collection[str],
     protected: Collection[str],
     seen: set[int],
-    longest: int,
 ) -> str | None:
     """Why a formula cannot be used, or None; remembers what it has let through."""
     pairs = sat_split(tokens)
-    if not 2 <= len(pairs) <= longest:
+    if not 2 <= len(pairs) <= LONGEST:
         return "too short or too long"
     if any(symbol not in symbols for symbol, _ in pairs):
         return "a symbol without glyphs"
@@ -175,25 +175,15 @@ def _even(tokens: Sequence[str]) -> bool:
 _STRUCTURES = frozenset(words(r"\frac \sqrt \sum \int \lim \sin \cos \tan \log \prod \exp"))
 
 
-def choose_lengths(
-    formulas: Sequence[Sequence[str]],
-    count: int,
-    *,
-    median: float = 10.0,
-    structures: float = 3.0,
-    seed: int = 0,
-) -> list[int]:
-    """Indices of `count` formulas at most, drawn so that lengths spread around `median` symbols.
-
-    Formulas with fractions, roots, sums and the like are `structures` times as likely.
-    """
+def choose_lengths(formulas: Sequence[Sequence[str]], count: int) -> list[int]:
+    """Indices of `count` formulas at most, drawn so that lengths spread around MEDIAN symbols."""
     lengths = [len(sat_split(tokens)) for tokens in formulas]
     totals = Counter(lengths)
-    draw = random.Random(seed)
+    draw = random.Random(0)
 
     def wish(length: int) -> float:
         # Log-normal, as real labels are; 0.6 gives the 99th percentile of about 34 seen there.
-        return exp(-0.5 * (log(length / median) / 0.6) ** 2) / length
+        return exp(-0.5 * (log(length / MEDIAN) / 0.6) ** 2) / length
 
     # Efraimidis-Spirakis: the largest u^(1/w) are a sample without replacement by weight.
     keys = []
@@ -201,7 +191,7 @@ def choose_lengths(
         rich = any(token in _STRUCTURES for token in formulas[at])
         # Lists are common in papers and rare in handwriting.
         commas = 0.5 ** min(sum(token == "," for token in formulas[at]), 3)
-        weight = 1e4 * wish(n) / totals[n] * (structures if rich else 1.0) * commas
+        weight = 1e4 * wish(n) / totals[n] * (STRUCTURED if rich else 1.0) * commas
         keys.append((draw.random() ** (1 / max(weight, 1e-9)), at))
     keys.sort(reverse=True)
     return sorted(at for _, at in keys[:count])

@@ -9,24 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from gryphone.data.align import SPELLINGS
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
-from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean, pack
+from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean_glyphs, pack_glyphs
 from gryphone.synth.symbols import FUNCTIONS, words
 
-# Spellings of the segmentation and of Detexify that the `crohme` convention writes otherwise.
-ALIASES = {
-    "\\lt": "<",
-    "\\gt": ">",
-    "COMMA": ",",
-    "\\ast": "*",
-    "\\le": "\\leq",
-    "\\ge": "\\geq",
-    "\\ne": "\\neq",
-    "\\to": "\\rightarrow",
-    "'": "\\prime",
-    "\\colon": ":",
-}
 # Drawings that are text, or stand in the bank under another name.
 _SKIP = frozenset(
     words(r"""\\ \_ \mid \dots \dotsb \dotsc \dotsi \dotsm \dotso \mathellipsis \ldotp \cdotp
@@ -53,7 +41,7 @@ def from_inks(samples: Iterable[Sample | Unreadable]) -> Iterator[GlyphSample]:
             strokes = tuple(ink.strokes[i] for i in glyph.strokes)
             if strokes:
                 writer = ink.writer or _session(sample.id)
-                yield GlyphSample(ALIASES.get(glyph.label, glyph.label), strokes, writer)
+                yield GlyphSample(SPELLINGS.get(glyph.label, glyph.label), strokes, writer)
 
 
 def _session(name: str) -> str | None:
@@ -74,7 +62,7 @@ def from_detexify(path: Path) -> Iterator[GlyphSample]:
                 raise DataError(f"{path}, line {number}: not a Detexify drawing") from error
             name = name.replace("\\mathds{", "\\mathbb{")
             if name not in _SKIP and strokes:
-                yield GlyphSample(ALIASES.get(name, name), strokes)
+                yield GlyphSample(SPELLINGS.get(name, name), strokes)
 
 
 def build_bank(
@@ -90,16 +78,16 @@ def build_bank(
 
     Traced glyphs are cleaned by themselves: thinning has its own outliers and stroke counts.
     """
-    kept = clean(written) + clean(traced, spread=3.0)
+    kept = clean_glyphs(written) + clean_glyphs(traced, spread=3.0)
     have: dict[str, int] = {}
     for glyph in kept:
         have[glyph.label] = have.get(glyph.label, 0) + 1
-    kept += clean([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
+    kept += clean_glyphs([glyph for glyph in drawn if have.get(glyph.label, 0) < enough])
     kept += [replace(g, label=_SHARED[g.label]) for g in kept if g.label in _SHARED]
     by_class: dict[str, list[GlyphSample]] = {}
     for glyph in kept:
         by_class.setdefault(glyph.label, []).append(glyph)
-    return pack(kept + list(_made_up(by_class, generator)))
+    return pack_glyphs(kept + list(_made_up(by_class, generator)))
 
 
 def _made_up(

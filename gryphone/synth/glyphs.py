@@ -109,7 +109,7 @@ def load_bank(path: Path) -> GlyphBank:
     )
 
 
-def join(first: GlyphBank, second: GlyphBank) -> GlyphBank:
+def join_banks(first: GlyphBank, second: GlyphBank) -> GlyphBank:
     """The glyphs of both, for the classes of the first; their writers are different people."""
     known = {name: i for i, name in enumerate(first.classes)}
     names = np.array([known.get(name, -1) for name in second.classes], dtype=np.int16)
@@ -135,7 +135,7 @@ def _unit(strokes: Sequence[Array]) -> list[Array]:
     return [(stroke - centre) / scale for stroke in strokes]
 
 
-def clean(glyphs: Sequence[GlyphSample], spread: float = 4.0) -> list[GlyphSample]:
+def clean_glyphs(glyphs: Sequence[GlyphSample], spread: float = 4.0) -> list[GlyphSample]:
     """Drop a class's outliers in aspect and stroke count: most of them are mis-segmented."""
     groups: dict[str, list[GlyphSample]] = {}
     for glyph in glyphs:
@@ -165,7 +165,7 @@ def _log_aspect(strokes: Sequence[Array]) -> float:
     return float(np.log(max(width, floor) / max(height, floor)))
 
 
-def pack(glyphs: Iterable[GlyphSample], tolerance: float = 0.02) -> GlyphBank:
+def pack_glyphs(glyphs: Iterable[GlyphSample], tolerance: float = 0.02) -> GlyphBank:
     """Pack glyphs into a bank; `tolerance` is RDP's, where the longer side is 2."""
     ordered = list(glyphs)
     if not ordered:

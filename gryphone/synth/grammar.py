@@ -87,7 +87,7 @@ class Grammar:
         """Formulas without end, as tokens; the rarest symbols so far are preferred as spice."""
         writer = _Writer(self, random.Random(seed))
         while True:
-            tokens = emit(writer.formula())
+            tokens = tree_tokens(writer.formula())
             known = all(s in self.symbols for s, _ in sat_split(tokens))
             size = len(sat_split(tokens))
             if known and self.widening.shortest <= size <= self.widening.longest:
@@ -135,28 +135,28 @@ def _terms(row: Row) -> list[Row]:
     return [Row(tuple(term)) for term in terms if term]
 
 
-def emit(node: Node) -> list[str]:
+def tree_tokens(node: Node) -> list[str]:
     """The tokens of a tree."""
     if isinstance(node, Symbol):
         return [node.text]
     if isinstance(node, Row):
-        return [token for item in node.items for token in emit(item)]
+        return [token for item in node.items for token in tree_tokens(item)]
     if isinstance(node, Group):
-        return emit(node.body)
+        return tree_tokens(node.body)
     if isinstance(node, Scripts):
-        tokens = emit(node.base) if node.base is not None else []
+        tokens = tree_tokens(node.base) if node.base is not None else []
         for mark, row in (("_", node.sub), ("^", node.sup)):
-            tokens += [mark, "{", *emit(row), "}"] if row is not None else []
+            tokens += [mark, "{", *tree_tokens(row), "}"] if row is not None else []
         return tokens
     if isinstance(node, Command):
         tokens = [node.name]
-        tokens += ["[", *emit(node.option), "]"] if node.option is not None else []
+        tokens += ["[", *tree_tokens(node.option), "]"] if node.option is not None else []
         for row in node.args:
-            tokens += ["{", *emit(row), "}"]
+            tokens += ["{", *tree_tokens(row), "}"]
         return tokens
     if isinstance(node, Matrix):
         return _emit_matrix(node)
-    return [node.left, *emit(node.body), node.right]
+    return [node.left, *tree_tokens(node.body), node.right]
 
 
 def _emit_matrix(node: Matrix) -> list[str]:
@@ -164,7 +164,7 @@ def _emit_matrix(node: Matrix) -> list[str]:
     for number, cells in enumerate(node.cells):
         tokens += ["\\\\"] if number else []
         for column, cell in enumerate(cells):
-            tokens += (["&"] if column else []) + emit(cell)
+            tokens += (["&"] if column else []) + tree_tokens(cell)
     return [*tokens, "\\end{matrix}"]
 
 
@@ -216,7 +216,7 @@ class _Writer:
         """A short row."""
         for _ in range(20):
             row = self.row(self.draw.choice(("term", "sub", "sup")), self.wide.depth)
-            if len(emit(row)) <= 6:
+            if len(tree_tokens(row)) <= 6:
                 return row
         return Row((Symbol(self.draw.choice(DIGITS)),))
 

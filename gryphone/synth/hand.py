@@ -22,21 +22,23 @@ class GlyphTensors:
     def __init__(self, bank: GlyphBank, device: torch.device) -> None:
         extents = bank.extents()  # (G, 2)
         self.device = device
-        self.points = _to(bank.points, device, torch.float32) / SCALE
-        self.pen = _to(bank.pen, device, torch.bool)
-        self.offsets = _to(bank.offsets, device)
-        self.extents = _to(extents, device, torch.float32)
-        self.starts = _to(np.searchsorted(bank.labels, np.arange(len(bank.classes) + 1)), device)
+        self.points = to_tensor(bank.points, device, torch.float32) / SCALE
+        self.pen = to_tensor(bank.pen, device, torch.bool)
+        self.offsets = to_tensor(bank.offsets, device)
+        self.extents = to_tensor(extents, device, torch.float32)
+        self.starts = to_tensor(
+            np.searchsorted(bank.labels, np.arange(len(bank.classes) + 1)), device
+        )
         self.writers = int(bank.writers.max()) + 1
         # Ascending, as the bank is sorted; 0 is the unknown writer, writers + 1 is nobody.
         keys = bank.labels.astype(np.int64) * (self.writers + 2) + bank.writers + 1
-        self.keys = _to(keys, device)
+        self.keys = to_tensor(keys, device)
         aspect = _log_aspect(torch.from_numpy(extents)).numpy()
         order = np.lexsort((aspect, bank.labels))
-        self.by_aspect = _to(order, device)
+        self.by_aspect = to_tensor(order, device)
         # Classes are 100 apart, far more than any aspect: one search serves them all.
-        self.aspects = _to(aspect[order] + 100.0 * bank.labels[order], device, torch.float64)
-        self.hooks = _to(root_hooks(bank), device, torch.float32)
+        self.aspects = to_tensor(aspect[order] + 100.0 * bank.labels[order], device, torch.float64)
+        self.hooks = to_tensor(root_hooks(bank), device, torch.float32)
 
     def of_writer(self, classes: Tensor, writer: Tensor, draw: Tensor) -> Tensor:
         """A glyph (S,) of each class by that writer, or by anybody where there is none."""
@@ -56,7 +58,8 @@ class GlyphTensors:
         return self.by_aspect[torch.minimum(found, self.starts[classes + 1] - 1)]
 
 
-def _to(array: np.ndarray, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+def to_tensor(array: np.ndarray, device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+    """An array on a device."""
     return torch.as_tensor(np.ascontiguousarray(array)).to(device, dtype)
 
 

@@ -53,10 +53,8 @@ class SynthSource:
 
     def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
         """`count` fresh samples."""
-        device = self.composer.device
-        index = torch.randint(self.composer.size, (count,), generator=generator, device=device)
-        made = self.composer.compose(index, generator)
-        place = torch.arange(made.tokens.shape[1], device=device)
+        made = self.composer.compose_some(count, generator)
+        place = torch.arange(made.tokens.shape[1], device=made.tokens.device)
         return TrainingBatch(
             ink=InkBatch(made.points, made.pen, made.sample, made.glyph, count),
             tokens=made.tokens[place[None] < made.lengths[:, None]],

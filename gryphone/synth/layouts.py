@@ -6,7 +6,7 @@ the formula's main size, y down; stored in steps of 1/64 em.
 """
 
 import lzma
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from gryphone.synth.symbols import Fit
 
 FORMAT = "gryphone-layouts-1"
 STEP = 64.0
+SLOT_COLUMNS = ("glyph", "position", "fit", "rise", "geometry")
 # Shorter formulas are everybody's: `x ^ { 2 }` in a test set forbids nobody to write it.
 PROTECTED_LENGTH = 4
 
@@ -43,7 +44,7 @@ class Layout(NamedTuple):
     slots: tuple[Slot, ...]
 
 
-Box = tuple[float, float, float, float]
+EmBox = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,7 @@ class Layouts:
             self,
             slot_offsets=_offsets(slots[chosen]),
             label_offsets=_offsets(labels[chosen]),
-            glyph=self.glyph[slot],
-            position=self.position[slot],
-            fit=self.fit[slot],
-            rise=self.rise[slot],
-            geometry=self.geometry[slot],
+            **{name: getattr(self, name)[slot] for name in SLOT_COLUMNS},
             label=self.label[label],
         )
 
@@ -174,7 +171,7 @@ def _offsets(lengths: NDArray[np.generic]) -> NDArray[np.int64]:
 
 def pack_layouts(
     layouts: Iterable[Layout],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     *,
     origin: str = "tex",
     protected: Iterable[str] = (),
@@ -230,32 +227,3 @@ class _Names:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._ids)
-
-
-def concat(parts: Sequence[Layouts]) -> Layouts:
-    """Several packed layouts as one; they must share their class boxes and their origin."""
-    first = parts[0]
-    if any(p.classes != first.classes or p.origin != first.origin for p in parts):
-        raise DataError("layouts of different banks or origins cannot be joined; build them anew")
-    symbols, modifiers = _Names(), _Names()
-    labels = []
-    for p in parts:
-        s = np.array([symbols(name) for name in p.symbols], dtype=np.int16)
-        m = np.array([modifiers(name) for name in p.modifiers], dtype=np.int16)
-        labels.append(np.stack([s[p.label[:, 0]], m[p.label[:, 1]]], axis=1))
-    return Layouts(
-        classes=first.classes,
-        class_boxes=first.class_boxes,
-        symbols=symbols.names,
-        modifiers=modifiers.names,
-        slot_offsets=_offsets(np.concatenate([np.diff(p.slot_offsets) for p in parts])),
-        label_offsets=_offsets(np.concatenate([np.diff(p.label_offsets) for p in parts])),
-        glyph=np.concatenate([p.glyph for p in parts]),
-        position=np.concatenate([p.position for p in parts]),
-        fit=np.concatenate([p.fit for p in parts]),
-        rise=np.concatenate([p.rise for p in parts]),
-        geometry=np.concatenate([p.geometry for p in parts]),
-        label=np.concatenate(labels),
-        origin=first.origin,
-        protected=tuple(sorted({label for p in parts for label in p.protected})),
-    )

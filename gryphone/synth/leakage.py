@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.synth.glyphs import GlyphBank
 
@@ -18,7 +19,7 @@ _POINTS = 24  # of a stroke's signature
 _WINDING = 2.2  # path length over diagonal: simpler strokes are alike whoever writes them
 # Root mean square distance, as a share of the stroke's size. Measured on CROHME: a training stroke
 # is found in the bank within 0.006, no validation or test stroke comes nearer than 0.019.
-SAME = 0.010
+SAME_STROKE = 0.010
 
 
 def protected_names(datasets: Iterable[Path]) -> frozenset[str]:
@@ -44,7 +45,7 @@ def only_training(
         yield sample
 
 
-def signatures(strokes: Iterable[NDArray[np.floating]]) -> tuple[Floats, list[int]]:
+def stroke_shapes(strokes: Iterable[NDArray[np.floating]]) -> tuple[Floats, list[int]]:
     """Shapes (n, 2 * 24) of the strokes that are winding enough to be somebody's, and which."""
     shapes: list[Floats] = []
     kept: list[int] = []
@@ -71,7 +72,7 @@ def bank_strokes(bank: GlyphBank) -> list[NDArray[np.floating]]:
     return [*np.split(points, begins[1:])]
 
 
-def nearest(shapes: Floats, others: Floats) -> Floats:
+def nearest_distances(shapes: Floats, others: Floats) -> Floats:
     """For each shape the distance to the closest of the others, infinite where there are none."""
     from scipy.spatial import cKDTree
 
@@ -83,12 +84,12 @@ def nearest(shapes: Floats, others: Floats) -> Floats:
 
 
 def copied_strokes(
-    bank: GlyphBank, strokes: Sequence[NDArray[np.floating]], same: float = SAME
+    bank: GlyphBank, strokes: Sequence[NDArray[np.floating]], same: float = SAME_STROKE
 ) -> list[int]:
     """Which of the given strokes are in the bank, up to the bank's rounding."""
-    held, _ = signatures(bank_strokes(bank))
-    asked, numbers = signatures(strokes)
-    close = nearest(asked, held) < same
+    held, _ = stroke_shapes(bank_strokes(bank))
+    asked, numbers = stroke_shapes(strokes)
+    close = nearest_distances(asked, held) < same
     return [number for number, found in zip(numbers, close.tolist(), strict=True) if found]
 
 

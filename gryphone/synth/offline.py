@@ -1,51 +1,22 @@
 """Glyphs out of labelled boxes in images (OffHME): thinned, traced and cleaned."""
 
 import io
-import json
-import lzma
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.data.images import LabelledBox
 from gryphone.data.samples import Sample, Unreadable
-from gryphone.errors import DataError
-from gryphone.synth.glyph_sources import ALIASES
 from gryphone.synth.glyphs import Array, GlyphSample
 
 Mask = NDArray[np.bool_]
 
 _MARGIN = 2  # pixels that ink may leave its box: boxes are drawn by hand
 _FOREIGN = 0.12  # share of a box's ink that may belong to a neighbour before the glyph is dropped
-
-
-class LabelledBox(NamedTuple):
-    """One symbol of an image, in pixels."""
-
-    label: str
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-
-def read_boxes(path: Path) -> dict[str, list[LabelledBox]]:
-    """The boxes of each image of an OffHME file (.jsonl.xz with id and symbols)."""
-    boxes: dict[str, list[LabelledBox]] = {}
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                row = json.loads(line)
-                boxes[row["id"]] = [
-                    LabelledBox(ALIASES.get(label, label), *map(float, box))
-                    for label, *box in row["symbols"]
-                ]
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(f"{path}, line {number}: not a list of boxes") from error
-    return boxes
 
 
 def from_images(
@@ -92,9 +63,6 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     Pieces of ink that lie mostly outside belong to neighbours: a little of one is left out, much
     of one means that both are written together, and nobody knows where to cut.
     """
-    from gryphone.photo.binarize import pen_width
-    from gryphone.photo.trace import trace
-
     height, width = ink.shape
     x0, y0 = max(int(box.x0) - _MARGIN, 0), max(int(box.y0) - _MARGIN, 0)
     x1 = min(int(np.ceil(box.x1)) + _MARGIN, width)
@@ -114,9 +82,16 @@ def cut_out(ink: Mask, components: NDArray[Any], box: LabelledBox) -> tuple[Arra
     kept = np.isin(inside, pieces[own & ~specks])
     if not kept.any():
         return "no ink in the box"
-    kept = np.pad(kept, 2)
-    strokes = tuple(np.asarray(s, dtype=np.float64) for s in trace(kept, pen_width(kept)))
-    return strokes or "no ink in the box"
+    return trace_glyph(kept, 2) or "no ink in the box"
+
+
+def trace_glyph(ink: Mask, margin: int) -> tuple[Array, ...]:
+    """The strokes of one symbol's pixels, with some paper around them."""
+    from gryphone.photo.binarize import pen_width
+    from gryphone.photo.trace import trace
+
+    ink = np.pad(ink, margin)
+    return tuple(np.asarray(s, dtype=np.float64) for s in trace(ink, pen_width(ink)))
 
 
 def _sizes(

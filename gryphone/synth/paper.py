@@ -98,13 +98,13 @@ def random_scan(generator: np.random.Generator) -> Paper:
     )
 
 
-def render(
+def render_page(
     strokes: Sequence[NDArray[np.floating]], paper: Paper, generator: np.random.Generator
 ) -> Image:
     """A grey picture of ink on that paper."""
     from PIL import Image
 
-    placed, size = place(strokes, paper)
+    placed, size = place_strokes(strokes, paper)
     cover = _draw(placed, size, paper, generator)  # (H, W), 0 paper to 1 ink
     if paper.tooth:
         cover = cover * _tooth(size, paper.tooth, generator)
@@ -124,7 +124,7 @@ def render(
     return compressed(image, paper.jpeg) if paper.jpeg else image
 
 
-def place(
+def place_strokes(
     strokes: Sequence[NDArray[np.floating]], paper: Paper
 ) -> tuple[list[Floats], tuple[int, int]]:
     """Strokes in pixels, and height and width of the page."""

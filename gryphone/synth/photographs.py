@@ -1,60 +1,75 @@
-"""Synthetic ink on synthetic paper, traced like any photograph: training samples for scans."""
+"""Ink on paper, pictured and traced like any photograph: training samples for scans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
-import torch
 
-from gryphone.data.images import photographed
-from gryphone.data.samples import Sample, Samples
-from gryphone.ink import Ink
-from gryphone.synth.ink_source import SynthSource
-from gryphone.tokens import Tokenizer
+from gryphone.data.images import LabelledBox, label_ink
+from gryphone.data.samples import Sample, Samples, Unreadable
+from gryphone.errors import InkError
+from gryphone.photo.image import read_image
+from gryphone.synth.paper import Paper, place_strokes, random_paper, random_scan, render_page
 
-# Nearer to natural formulas than what training composes: a photograph is seen many times.
-STYLES: Mapping[str, Mapping[str, float]] = {
-    "tex": {"exchange_samples": 0.5, "uniform_share": 0.15},
-    "real": {"exchange_samples": 0.7, "uniform_share": 0.2},
-}
-UNITS = 1000  # of the longer side of an ink
-BATCH = 64
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+SCANS, CLEAN = 0.5, 0.2  # shares of pages that are scans, and black on white; photographs follow
 
 
-def photographs(
-    packed: Path,
-    glyphs: Path,
-    tokenizer: Tokenizer,
-    count: int,
-    *,
-    seed: int = 0,
-    workers: int = 1,
-) -> Samples:
-    """`count` photographed inks, half in TeX's layouts and half in real ones."""
-    return photographed(written(packed, glyphs, tokenizer, count, seed), seed, workers)
+def photograph_inks(samples: Iterable[Sample | Unreadable], seed: int, workers: int = 1) -> Samples:
+    """The same inks as tracing would find them in a picture: drawn with a pen on some paper.
+
+    Half of the pages are scans, a fifth is clean, the rest are photographs; an ink that is lost in
+    its picture becomes Unreadable.
+    """
+    jobs = ((sample, (seed, number)) for number, sample in enumerate(samples))
+    yield from map_in_processes(_photograph, jobs, workers)
 
 
-def written(
-    packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int
-) -> Iterator[Sample]:
-    """The inks before they are photographed."""
-    device = torch.device("cpu")
-    sources = [
-        SynthSource.load(packed / f"layouts-{kind}.npz", glyphs, tokenizer, device, style)
-        for kind, style in STYLES.items()
-    ]
-    generator = torch.Generator().manual_seed(seed)
-    for begin in range(0, count, BATCH):
-        size = min(BATCH, count - begin)
-        batch = sources[begin // BATCH % len(sources)].sample(size, generator)
-        labels = np.split(batch.tokens.numpy(), batch.lengths.cumsum(0)[:-1].numpy())
-        points = batch.ink.points.numpy().astype(np.float64) * UNITS
-        owner, starts = batch.ink.sample.numpy(), np.flatnonzero(~batch.ink.pen.numpy())
-        strokes = np.split(points, starts[1:])
-        for i in range(size):
-            label = " ".join(tokenizer.decode(labels[i]))
-            own = tuple(strokes[k] for k in np.flatnonzero(owner[starts] == i))
-            name = f"synth-{seed}-{begin + i}"
-            yield Sample(name, "synth-photo", label, ink=Ink(own, label=label, id=name))
+def map_in_processes(
+    work: Callable[[Job], Result], jobs: Iterable[Job], workers: int
+) -> Iterator[Result]:
+    """`map` in several processes; the order stays."""
+    if workers == 1:
+        yield from map(work, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(work, jobs, chunksize=16)
+
+
+def _photograph(job: tuple[Sample | Unreadable, tuple[int, int]]) -> Sample | Unreadable:
+    sample, seed = job
+    if isinstance(sample, Unreadable) or sample.ink is None:
+        return sample
+    generator = np.random.default_rng(seed)
+    paper = some_paper(generator)
+    placed, _ = place_strokes(sample.ink.strokes, paper)
+    boxes: list[LabelledBox] = []
+    for glyph in sample.ink.glyphs:
+        points = np.concatenate([placed[i] for i in glyph.strokes])
+        boxes.append(LabelledBox(glyph.label, *points.min(axis=0), *points.max(axis=0)))
+    try:
+        ink = read_image(render_page(sample.ink.strokes, paper, generator), name=sample.id)
+    except InkError as error:
+        return Unreadable(sample.id, str(error))
+    return replace(sample, ink=label_ink(ink, sample, boxes))
+
+
+def some_paper(generator: np.random.Generator) -> Paper:
+    """A scan, a clean page or a photographed one."""
+    kind = generator.random()
+    if kind < SCANS:
+        return random_scan(generator)
+    paper = random_paper(generator)
+    # Such pages are often small. The boxes of symbols know of no tilt.
+    paper = replace(paper, symbol=paper.symbol * generator.uniform(0.6, 1.0), tilt=0.0)
+    if kind < SCANS + CLEAN:
+        return Paper(
+            symbol=paper.symbol, thickness=paper.thickness, pressure=paper.pressure, blur=0.5
+        )
+    return paper

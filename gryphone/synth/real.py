@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gryphone.data.packed import Packed
 from gryphone.synth.formulas import is_protected
-from gryphone.synth.layouts import Box, Layout, Slot
+from gryphone.synth.layouts import EmBox, Layout, Slot
 from gryphone.synth.symbols import Fit, drawn_classes, fit_of, words
 from gryphone.synth.texlayout import script_depths
 from gryphone.tokens import sat_split
@@ -19,14 +19,14 @@ _SMALLEST, _LARGEST = 0.25, 3.0
 
 
 def real_layouts(
-    packed: Packed, boxes: Mapping[str, Box], protected: Collection[str], dropped: Counter[str]
+    packed: Packed, boxes: Mapping[str, EmBox], protected: Collection[str], dropped: Counter[str]
 ) -> Iterator[Layout]:
     """A layout of each ink in which every symbol is found; `dropped` counts the reasons."""
     return (layout for _, layout in numbered_layouts(packed, boxes, protected, dropped))
 
 
 def numbered_layouts(
-    packed: Packed, boxes: Mapping[str, Box], protected: Collection[str], dropped: Counter[str]
+    packed: Packed, boxes: Mapping[str, EmBox], protected: Collection[str], dropped: Counter[str]
 ) -> Iterator[tuple[int, Layout]]:
     """The same, with the number of each ink."""
     extents = _glyph_boxes(packed)
@@ -50,8 +50,8 @@ def numbered_layouts(
 
 
 def hand_boxes(
-    layouts: Iterable[Layout], boxes: Mapping[str, Box], least: int = 20
-) -> dict[str, Box]:
+    layouts: Iterable[Layout], boxes: Mapping[str, EmBox], least: int = 20
+) -> dict[str, EmBox]:
     """Class boxes at the size people write them: printed boxes, scaled about their centres.
 
     `layouts` were measured with `boxes`; a class seen fewer than `least` times keeps its box.
@@ -94,7 +94,7 @@ def _layout(
     classes: Sequence[str | None],
     positions: Sequence[int],
     extents: NDArray[np.float64],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
 ) -> Layout:
     rises = script_depths(pairs)
     by_position = dict(zip(positions, extents.tolist(), strict=True))
@@ -104,18 +104,11 @@ def _layout(
         printed = float(np.hypot(right - left, bottom - top))
         sizes[at] = float(np.hypot(box[2] - box[0], box[3] - box[1])) / printed
     em = _main_size(pairs, sizes, rises)
-    zero_x = min(box[0] for box in by_position.values())
-    zero_y = min(box[1] for box in by_position.values())
+    corner = [min(box[axis] for box in by_position.values()) for axis in (0, 1)] * 2
     slots = []
     for at in sorted(by_position):
         fit, name, rise = fit_of(pairs[at][0]), classes[at] or "", rises[at][1]
-        x0, y0, x1, y1 = by_position[at]
-        x0, y0, x1, y1 = (
-            (x0 - zero_x) / em,
-            (y0 - zero_y) / em,
-            (x1 - zero_x) / em,
-            (y1 - zero_y) / em,
-        )
+        x0, y0, x1, y1 = ((v - zero) / em for v, zero in zip(by_position[at], corner, strict=True))
         if fit is not Fit.NATURAL:
             slots.append(Slot(name, at, fit, rise, x0, y0, x1 - x0, y1 - y0))
             continue

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.images import Box, in_processes, labelled
+from gryphone.data.images import LabelledBox, label_ink
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import InkError
 from gryphone.photo.decode import open_picture
 from gryphone.photo.image import read_image
+from gryphone.synth.paper import compressed
+from gryphone.synth.photographs import map_in_processes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,9 +31,9 @@ FAINT = 0.5  # of its contrast that a page may lose
 QUALITY = 35, 95  # of a JPEG file
 
 
-def retaken(
+def retake_images(
     samples: Iterable[Sample | Unreadable],
-    boxes: Mapping[str, list[Box]],
+    boxes: Mapping[str, list[LabelledBox]],
     seed: int,
     workers: int = 1,
 ) -> Samples:
@@ -40,10 +42,12 @@ def retaken(
         (sample, [] if isinstance(sample, Unreadable) else boxes.get(sample.id, []), (seed, number))
         for number, sample in enumerate(samples)
     )
-    yield from in_processes(_retake, jobs, workers)
+    yield from map_in_processes(_retake, jobs, workers)
 
 
-def _retake(job: tuple[Sample | Unreadable, list[Box], tuple[int, int]]) -> Sample | Unreadable:
+def _retake(
+    job: tuple[Sample | Unreadable, list[LabelledBox], tuple[int, int]],
+) -> Sample | Unreadable:
     sample, boxes, seed = job
     if isinstance(sample, Unreadable) or sample.image is None:
         return sample
@@ -55,7 +59,7 @@ def _retake(job: tuple[Sample | Unreadable, list[Box], tuple[int, int]]) -> Samp
         return Unreadable(sample.id, str(error))
     # In pixels of the original again, where the boxes of symbols are known.
     ink = replace(ink, strokes=tuple(s @ back[:, :2].T + back[:, 2] for s in ink.strokes))
-    return replace(sample, ink=labelled(ink, sample, boxes), image=None)
+    return replace(sample, ink=label_ink(ink, sample, boxes), image=None)
 
 
 def another_picture(
@@ -63,8 +67,6 @@ def another_picture(
 ) -> tuple["Image", NDArray[np.float64]]:
     """A grey picture of a grey page, and the map (2, 3) of its pixels to the page's."""
     from PIL import Image, ImageFilter
-
-    from gryphone.synth.paper import compressed
 
     low, high = np.log(SIZES)
     size = max(np.exp(generator.uniform(low, high)), min(1.0, SHORTEST / min(image.size)))

@@ -51,17 +51,7 @@ SIGNS = words(
 )
 DOTS = words(r"\ldots \cdots")
 # Symbols that may stand in for one another without changing the structure around them.
-KINDS: tuple[tuple[str, ...], ...] = (
-    DIGITS,
-    LOWER,
-    UPPER,
-    GREEK,
-    OPERATORS,
-    RELATIONS,
-    ARROWS,
-    SIGNS,
-    DOTS,
-)
+KINDS = (DIGITS, LOWER, UPPER, GREEK, OPERATORS, RELATIONS, ARROWS, SIGNS, DOTS)
 LETTER_KINDS = (KINDS.index(LOWER), KINDS.index(UPPER), KINDS.index(GREEK))
 # Told apart by their size or height alone: a reader who trusts the context gets these wrong.
 TWINS: tuple[tuple[str, str], ...] = (
@@ -70,59 +60,32 @@ TWINS: tuple[tuple[str, str], ...] = (
     DOTS,  # type: ignore[arg-type]
 )
 
-_BIG = words(
-    r"""\sum \prod \coprod \int \iint \iiint \oint \bigcup \bigcap \bigoplus \bigotimes
-    \bigvee \bigwedge \bigsqcup \biguplus \bigodot \fint"""
+BIG_OPERATORS = frozenset(
+    words(r"""\sum \prod \coprod \int \iint \iiint \oint \bigcup \bigcap \bigoplus \bigotimes
+    \bigvee \bigwedge \bigsqcup \biguplus \bigodot \fint""")
 )
-BIG_OPERATORS = frozenset(_BIG)
 
 # Brackets that open and close; those that are their own partner are set plain or in pairs.
-BRACKET_PAIRS = {
-    "(": ")",
-    "[": "]",
-    "\\{": "\\}",
-    "\\langle": "\\rangle",
-    "\\lfloor": "\\rfloor",
-    "\\lceil": "\\rceil",
-    "|": "|",
-    "\\|": "\\|",
-}
+_OPENING, _CLOSING = r"( [ \{ \langle \lfloor \lceil | \|", r") ] \} \rangle \rfloor \rceil | \|"
+BRACKET_PAIRS = dict(zip(words(_OPENING), words(_CLOSING), strict=True))
 DELIMITERS = frozenset(BRACKET_PAIRS) | frozenset(BRACKET_PAIRS.values())
 
 # Tokens drawn with the glyph of another symbol.
 DRAWN_AS = {
-    "\\frac": "-",
-    "\\overline": "-",
-    "\\underline": "-",
-    "\\bar": "-",
-    "\\hat": "\\wedge",
-    "\\widehat": "\\wedge",
-    "\\tilde": "\\sim",
-    "\\widetilde": "\\sim",
-    "\\vec": "\\rightarrow",
-    "\\overrightarrow": "\\rightarrow",
+    **dict.fromkeys(words(r"\frac \overline \underline \bar"), "-"),
+    **dict.fromkeys(words(r"\hat \widehat"), "\\wedge"),
+    **dict.fromkeys(words(r"\tilde \widetilde"), "\\sim"),
+    **dict.fromkeys(words(r"\vec \overrightarrow"), "\\rightarrow"),
     "\\dot": ".",
     "\\check": "\\vee",
     "\\not": "/",
 }
 _FITS: dict[str, Fit] = {
-    "\\frac": Fit.BAR,
-    "\\overline": Fit.BAR,
-    "\\underline": Fit.BAR,
-    "\\bar": Fit.BAR,
-    "\\hat": Fit.BOX,
-    "\\widehat": Fit.BOX,
-    "\\tilde": Fit.BOX,
-    "\\widetilde": Fit.BOX,
-    "\\vec": Fit.BOX,
-    "\\overrightarrow": Fit.BAR,
-    "\\dot": Fit.BOX,
-    "\\ddot": Fit.BOX,
-    "\\check": Fit.BOX,
+    **dict.fromkeys(words(r"\frac \overline \underline \bar \overrightarrow"), Fit.BAR),
+    **dict.fromkeys(words(r"\hat \widehat \tilde \widetilde \vec \dot \ddot \check \not"), Fit.BOX),
     "\\sqrt": Fit.ROOT,
     "\\binom": Fit.FRAME,
-    "\\not": Fit.BOX,
-    **dict.fromkeys(_BIG, Fit.BOX),
+    **dict.fromkeys(BIG_OPERATORS, Fit.BOX),
     **dict.fromkeys(DELIMITERS, Fit.DELIMITER),
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gryphone.errors import DataError, MissingExtra
 from gryphone.synth.dvi import UNMARKED, FontMetrics, InkBox, Page, read_dvi
-from gryphone.synth.layouts import Box, Layout, Slot
+from gryphone.synth.layouts import EmBox, Layout, Slot
 from gryphone.synth.symbols import (
     BIG_OPERATORS,
     BRACKET_PAIRS,
@@ -191,7 +191,7 @@ def _refused(log: str) -> set[int]:
 
 def typeset(
     formulas: Iterable[Pairs],
-    boxes: Mapping[str, Box],
+    boxes: Mapping[str, EmBox],
     report: Report,
     *,
     seed: int = 0,
@@ -215,7 +215,7 @@ def typeset(
 
 def _typeset(
     formulas: Sequence[Pairs],
-    class_boxes: Mapping[str, Box],
+    class_boxes: Mapping[str, EmBox],
     report: Report,
     choose: random.Random,
     fonts: FontMetrics,
@@ -234,7 +234,7 @@ def _typeset(
         yield layout
 
 
-def _layout(pairs: Pairs, page: Page, boxes: Mapping[str, Box]) -> Layout | None:
+def _layout(pairs: Pairs, page: Page, boxes: Mapping[str, EmBox]) -> Layout | None:
     """One slot for each symbol, around all ink that bears its mark."""
     ink: list[list[InkBox]] = [[] for _ in pairs]
     for box in page.boxes:
@@ -255,7 +255,7 @@ def _layout(pairs: Pairs, page: Page, boxes: Mapping[str, Box]) -> Layout | None
 
 
 def _slot(
-    name: str, at: int, fit: Fit, rise: int, ink: Sequence[InkBox], zero: float, box: Box
+    name: str, at: int, fit: Fit, rise: int, ink: Sequence[InkBox], zero: float, box: EmBox
 ) -> Slot:
     x0, x1 = min(b.x0 for b in ink), max(b.x1 for b in ink)
     y0, y1 = min(b.y0 for b in ink) - zero, max(b.y1 for b in ink) - zero
@@ -267,13 +267,13 @@ def _slot(
 
 
 # Classes that TeX sets only around something else, or not at all.
-_PLAIN_BOX: Box = (0.05, -0.7, 0.75, 0.0)
+_PLAIN_BOX: EmBox = (0.05, -0.7, 0.75, 0.0)
 
 
-def class_boxes(classes: Sequence[str], report: Report) -> dict[str, Box]:
+def class_boxes(classes: Sequence[str], report: Report) -> dict[str, EmBox]:
     """The printed ink of each class at text size: left, top, right, bottom from its baseline."""
     pages, refused = run_tex([f"\\m0 {name}" for name in classes], FontMetrics())
-    boxes: dict[str, Box] = {}
+    boxes: dict[str, EmBox] = {}
     for number, name in enumerate(classes):
         page = pages.get(number)
         ink = page.boxes if page else ()

@@ -8,18 +8,27 @@ from pathlib import Path
 
 import torch
 
+from gryphone.data.samples import Sample
 from gryphone.errors import DataError, GryphoneError
 from gryphone.ink import Glyph, Ink
 from gryphone.latex.normalize import normalize
 from gryphone.synth.compose import Composed, Composer
 from gryphone.synth.formulas import CONVENTION, as_written, is_protected
 from gryphone.synth.glyphs import GlyphBank, load_bank
-from gryphone.synth.layouts import Box, load_layouts, pack_layouts
+from gryphone.synth.ink_source import SynthSource
+from gryphone.synth.layouts import EmBox, load_layouts, pack_layouts
 from gryphone.synth.style import Style
+from gryphone.synth.symbols import drawn_classes
 from gryphone.synth.texlayout import Report, typeset
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_join, sat_split
 
 BATCH = 256
+# Nearer to natural formulas than what training composes: a photograph is seen many times.
+PHOTO_STYLES: Mapping[str, Mapping[str, float]] = {
+    "tex": {"exchange_samples": 0.5, "uniform_share": 0.15},
+    "real": {"exchange_samples": 0.7, "uniform_share": 0.2},
+}
+PHOTO_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Pen:
     """What writing needs: glyphs, the boxes of their classes, and what must not be written."""
 
     bank: GlyphBank
-    boxes: Mapping[str, Box]
+    boxes: Mapping[str, EmBox]
     protected: frozenset[str]
     style: Style = field(default_factory=Style)
 
@@ -104,18 +113,35 @@ def write(
     for begin in range(0, len(jobs), BATCH):
         part = jobs[begin : begin + BATCH]
         made = composer.compose(torch.tensor([at for _, at in part]), generator)
-        inks = to_inks(made, pen.bank, tokenizer)
+        inks = to_inks(made, pen.bank.classes, tokenizer)
         yield from zip((number for number, _ in part), inks, strict=True)
 
 
-def _unknown(pairs: Sequence[tuple[str, str]], pen: Pen) -> str:
-    from gryphone.synth.symbols import drawn_classes
+def write_for_photos(
+    packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int
+) -> Iterator[Sample]:
+    """`count` inks to photograph, half in TeX's layouts and half in real ones."""
+    composers = [
+        SynthSource.load(
+            packed / f"layouts-{kind}.npz", glyphs, tokenizer, torch.device("cpu"), style
+        ).composer
+        for kind, style in PHOTO_STYLES.items()
+    ]
+    generator = torch.Generator().manual_seed(seed)
+    for begin in range(0, count, PHOTO_BATCH):
+        composer = composers[begin // PHOTO_BATCH % len(composers)]
+        made = composer.compose_some(min(PHOTO_BATCH, count - begin), generator)
+        for number, ink in enumerate(to_inks(made, composer.classes, tokenizer), begin):
+            name = f"synth-{seed}-{number}"
+            yield Sample(name, "synth-photo", ink.label, ink=replace(ink, glyphs=(), id=name))
 
+
+def _unknown(pairs: Sequence[tuple[str, str]], pen: Pen) -> str:
     missing = [name for name in drawn_classes(pairs) if name is not None and name not in pen.boxes]
     return ", ".join(sorted(set(missing))) or "none, so TeX it was"
 
 
-def to_inks(made: Composed, bank: GlyphBank, tokenizer: Tokenizer) -> Iterator[Ink]:
+def to_inks(made: Composed, classes: Sequence[str], tokenizer: Tokenizer) -> Iterator[Ink]:
     """Composed samples as inks of about 1000 units, with their symbols."""
     for sample in range(made.size):
         mine = made.sample == sample
@@ -128,7 +154,7 @@ def to_inks(made: Composed, bank: GlyphBank, tokenizer: Tokenizer) -> Iterator[I
         for number, begin in enumerate(begins):
             owners.setdefault(int(slots[begin]), []).append(number)
         glyphs = tuple(
-            Glyph(bank.classes[int(made.slot_class[slot])], tuple(numbers))
+            Glyph(classes[int(made.slot_class[slot])], tuple(numbers))
             for slot, numbers in owners.items()
         )
         label = " ".join(tokenizer.decode(made.tokens[sample].numpy()))

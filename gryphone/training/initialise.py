@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gryphone.checkpoint import read_tensors, read_tokenizer
+from gryphone.checkpoint import read_description, read_tensors, read_tokenizer
+from gryphone.config import from_dict
 from gryphone.errors import CheckpointError
+from gryphone.ink import Precision
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer
 from gryphone.training.settings import TrainConfig
@@ -20,6 +22,7 @@ def initialise(
 ) -> None:
     """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
     if init is not None:
+        check_precision(config, init)
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
         known = read_tokenizer(init)
         try:
@@ -38,6 +41,17 @@ def initialise(
             raise CheckpointError(
                 f"{config.dino} is no DINO ViT-S/8 state dict for this model: {error}"
             ) from error
+
+
+def check_precision(config: TrainConfig, init: Path) -> None:
+    """Refuse weights that were trained on ink of another precision."""
+    trained = read_description(init).get("model", {}).get("precision", {})
+    precision = from_dict(Precision, trained, f"{init}/config.json: model: precision")
+    if precision != config.model.precision:
+        raise CheckpointError(
+            f"the weights in {init} read ink in {precision}, this run's model in "
+            f"{config.model.precision}; set model.precision to theirs"
+        )
 
 
 def carry_vocabulary(

@@ -14,8 +14,9 @@ import torch
 
 from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
-from gryphone.data.store import InkStore, TrainingBatch, concatenate, load_packed
+from gryphone.data.store import InkStore, TrainingBatch, concatenate_batches, load_packed
 from gryphone.errors import ConfigError, DataError
+from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
 from gryphone.training.settings import SourceConfig, TrainConfig
 
@@ -64,12 +65,14 @@ class Mixture:
     ) -> Mixture:
         """Shares proportional to the weights."""
         last = weights if finish is None else finish
-        return cls(tuple(sources), shares(weights, batch), shares(last, batch), spelling)
+        return cls(
+            tuple(sources), batch_shares(weights, batch), batch_shares(last, batch), spelling
+        )
 
     def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
         """One micro-batch."""
         pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
-        batch = concatenate([s.sample(n, generator) for s, n in pairs if n])
+        batch = concatenate_batches([s.sample(n, generator) for s, n in pairs if n])
         if self.spelling is None:
             return batch
         return replace(
@@ -101,7 +104,7 @@ def spelling_of(
     return table
 
 
-def shares(weights: list[float], batch: int) -> tuple[int, ...]:
+def batch_shares(weights: list[float], batch: int) -> tuple[int, ...]:
     """`batch` shared out in proportion to the weights; rounding goes to the heaviest."""
     if not sum(weights):
         raise ConfigError("all sources have the weight 0; give one of them a share")
@@ -117,7 +120,7 @@ def report_shareless(config: TrainConfig, report: Report) -> None:
     if config.finish and last != first:
         parts = {" before the run's last part": first, " in the run's last part": last}
     for when, weights in parts.items():
-        counts = shares(weights, config.batch)
+        counts = batch_shares(weights, config.batch)
         for source, weight, count in zip(config.sources, weights, counts, strict=True):
             if weight and not count:
                 enough = math.ceil(sum(weights) / weight)
@@ -133,7 +136,7 @@ def weights_of(config: TrainConfig) -> tuple[list[float], list[float]]:
     return weights, [s.weight if s.finish is None else s.finish for s in config.sources]
 
 
-def known_to(source: SourceConfig, convention: str) -> frozenset[str] | None:
+def allowed_tokens(source: SourceConfig, convention: str) -> frozenset[str] | None:
     """The tokens of the data set whose symbols a source keeps to; None where it is free."""
     if not source.symbols_of:
         return None
@@ -146,11 +149,13 @@ def tokens_of(path: Path, convention: str) -> frozenset[str]:
     return frozenset([EMPTY, *(token for label in labels for token in label.split(" "))])
 
 
-def choose(packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat") -> Packed:
+def select_samples(
+    packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat"
+) -> Packed:
     """Leave out the samples that a source's settings exclude, and say how many."""
     unwanted = set(source.without)
     keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
-    known = known_to(source, packed.convention)
+    known = allowed_tokens(source, packed.convention)
     if known is not None:
         keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
     if not source.contradicting:
@@ -177,8 +182,9 @@ def load_sources(
     Unless the configuration names a tokenizer it is made of the sources' labels, on top of what
     the weights to start from already know.
     """
+    reads = config.convention, config.model.precision
     inks: dict[int, Packed] = {
-        i: choose(load_packed(Path(s.path), config.convention), s, report, config.scheme)
+        i: select_samples(load_packed(Path(s.path), *reads), s, report, config.scheme)
         for i, s in enumerate(config.sources)
         if s.kind == "ink"
     }
@@ -202,7 +208,7 @@ def load_sources(
     ]
     validation = {}
     for name, path in config.validation.items():
-        packed = load_packed(Path(path), config.convention)
+        packed = load_packed(Path(path), *reads)
         validation[name] = InkStore.of(
             packed, tokenizer.grow(x.split(" ") for x in packed.labels), config.model.length, device
         )
@@ -216,15 +222,13 @@ def synth_source(
     source: SourceConfig, tokenizer: Tokenizer, device: torch.device, convention: str
 ) -> Source:
     """A composer of synthetic ink."""
-    from gryphone.synth.ink_source import SynthSource
-
     return SynthSource.load(
         Path(source.path),
         Path(source.glyphs),
         tokenizer,
         device,
         source.style,
-        known_to(source, convention),
+        allowed_tokens(source, convention),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gryphone.data.store import UNKNOWN, TrainingBatch, canvases
+from gryphone.data.store import UNKNOWN, TrainingBatch, token_canvases
 from gryphone.decoding import CANVASES
 from gryphone.diffusion import corrupt, cross_entropy, forward_mask, rmml, sample_time
 from gryphone.model import Packing
@@ -26,7 +26,7 @@ def seeded(seed: int, step: int, shard: int, device: torch.device) -> torch.Gene
     return torch.Generator(device).manual_seed(number)
 
 
-def training_canvases(lengths: Tensor, longest: int, generator: torch.Generator) -> Tensor:
+def token_canvas_lengths(lengths: Tensor, longest: int, generator: torch.Generator) -> Tensor:
     """A canvas for each label (B,): the smallest that holds it and a PAD, sometimes a larger one.
 
     Canvases are few and shared by many lengths, so their size gives no label away.
@@ -58,12 +58,12 @@ def training_loss(
         pixels = thicken(pixels, u < strength.thick)
     patches = to_patches(pixels, canvas, area_factor=room, dense=config.model.keep_all)
 
-    views = 2 if config.rmml else 1
+    copies = 2 if config.rmml else 1
     if config.model.dense:
         lengths = torch.full_like(batch.lengths, config.model.length)
     else:
-        lengths = training_canvases(batch.lengths, config.model.length, generator)
-    truth, index, owner, lengths = canvases(batch, lengths, views)
+        lengths = token_canvas_lengths(batch.lengths, config.model.length, generator)
+    truth, index, owner, lengths = token_canvases(batch, lengths, copies)
     moment = sample_time(len(lengths), generator, config.time_power)[owner]
     masked = forward_mask(truth, moment, MASK_ID, generator)
     if config.corrupt:

@@ -128,15 +128,47 @@ class TrainConfig:
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """Read a YAML training configuration; `model: {preset: ink, ...}` starts from a preset."""
+    return config_of({"name": path.stem, **read_settings(path), **(overrides or {})}, str(path))
+
+
+def read_settings(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The settings in a YAML file, on top of those in the file that it `extends`.
+
+    A mapping changes what it names and keeps the rest, as dotted names do; a list is replaced. A
+    run's name is never another's.
+    """
     import yaml
 
+    chain = (*extended_by, path)
+    if path.resolve() in [other.resolve() for other in extended_by]:
+        raise ConfigError(f"extends leads in a circle: {' -> '.join(map(str, chain))}")
     try:
         raw = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        place = "".join(f", which {other} extends" for other in extended_by[-1:])
+        raise ConfigError(f"cannot read {path}{place}: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no settings; see configs/ for examples")
-    return config_of({"name": path.stem, **raw, **(overrides or {})}, str(path))
+    base = raw.pop("extends", None)
+    if base is None:
+        return raw
+    if not isinstance(base, str):
+        raise unfit(base, "the name of another file", f"{path}: extends")
+    older = read_settings(path.parent / base, chain)
+    settings = {key: value for key, value in older.items() if not _hides(raw, key)}
+    for key, value in raw.items():
+        kept = settings.get(key)
+        if isinstance(value, dict) and isinstance(kept, dict):
+            value = {**kept, **value}
+        settings[key] = value
+    return settings
+
+
+def _hides(raw: Mapping[str, Any], key: str) -> bool:
+    """Whether settings replace what an older file says under a name, which may be dotted."""
+    first, _, rest = str(key).partition(".")
+    value = raw.get(first)
+    return key == "name" or bool(rest and first in raw and (not value or rest in value))
 
 
 def changes_of(items: Iterable[str]) -> dict[str, Any]:

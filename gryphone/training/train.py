@@ -21,12 +21,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from gryphone.checkpoint import read_tensors, read_tokenizer, save_checkpoint
 from gryphone.errors import ConfigError, DataError
 from gryphone.interrupt import Interrupts
-from gryphone.kinds import build_model
+from gryphone.kinds import build_model, part_of
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
 from gryphone.training.initialise import initialise
 from gryphone.training.mixture import Report, load_sources, read_unseen
-from gryphone.training.objective import seeded, training_loss
+from gryphone.training.objective import seeded
 from gryphone.training.run_files import Run, optimizer_tensors, prefixed, restore_optimizer
 from gryphone.training.settings import TrainConfig
 from gryphone.training.validate import evaluate_all
@@ -60,7 +60,7 @@ def train(config: TrainConfig, *, init: Path | None = None, report: Report = pri
     return training.run.checkpoint
 
 
-def leave() -> None:
+def leave_processes() -> None:
     """Part from the other processes, if there are any, after the last training in this one."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -138,6 +138,7 @@ class Training:
         self.sizes = tuple(len(v) for v in self.tokenizer.vocabularies)
         torch.manual_seed(config.seed)
         model = build_model(config.model, self.sizes).to(device)
+        self.objective = part_of(config.model.kind, "objective")
         self.ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))  # type: ignore[no-untyped-call]
         optimizer = make_optimizer(model, config, device)
         self.step: int = facts.get("step", 0)
@@ -208,7 +209,7 @@ class Training:
         for shard in shards:
             generator = seeded(config.seed, self.step, shard, accelerator.device)
             batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
-            loss, self.parts = training_loss(self.model, config, batch, self.sizes, generator)
+            loss, self.parts = self.objective(self.model, config, batch, self.sizes, generator)
             accelerator.backward(loss / len(shards))
             total += loss.detach() / len(shards)
         self.norm = accelerator.clip_grad_norm_(self.model.parameters(), config.clip)

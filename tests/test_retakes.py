@@ -12,12 +12,12 @@ from PIL import Image
 from scipy.spatial import cKDTree
 from test_cli_data import run
 
-from gryphone.data.images import _dense
+from gryphone.data.images import points_along
 from gryphone.data.packed import read_packed
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.photo.image import read_image
-from gryphone.synth.retakes import another_picture, retaken
+from gryphone.synth.retakes import another_picture, retake_images
 
 
 def page(text: str) -> bytes:
@@ -28,7 +28,7 @@ def page(text: str) -> bytes:
 
 def test_another_picture_maps_back_to_its_page() -> None:
     image = draw_page(row("x+1=2").strokes, Page(margin=40)).convert("L")
-    here = cKDTree(np.concatenate([_dense(s) for s in read_image(image).strokes]))
+    here = cKDTree(np.concatenate([points_along(s) for s in read_image(image).strokes]))
     sizes = set()
     for seed in range(6):
         picture, back = another_picture(image, np.random.default_rng(seed))
@@ -41,7 +41,7 @@ def test_another_picture_maps_back_to_its_page() -> None:
 def test_retaken_ink_keeps_its_symbols_and_depends_on_the_seed() -> None:
     sample = Sample("a", "made", "x + 1", image=page("x+1"))
     boxes = {"a": [("anything", 0.0, 0.0, 1e4, 1e4)]}
-    one, two, again = (next(retaken([sample], boxes, seed)) for seed in (1, 2, 1))
+    one, two, again = (next(retake_images([sample], boxes, seed)) for seed in (1, 2, 1))
     for other in (one, two, again):
         assert not isinstance(other, Unreadable) and other.ink and other.image is None
         assert [g.label for g in other.ink.glyphs] == ["anything"]
@@ -53,7 +53,7 @@ def test_retaken_ink_keeps_its_symbols_and_depends_on_the_seed() -> None:
 def test_a_page_without_ink_is_reported() -> None:
     file = io.BytesIO()
     Image.new("L", (200, 100), 255).save(file, "PNG")
-    (lost,) = retaken([Sample("empty", "made", "x", image=file.getvalue())], {}, 0)
+    (lost,) = retake_images([Sample("empty", "made", "x", image=file.getvalue())], {}, 0)
     assert isinstance(lost, Unreadable) and lost.error.startswith("empty: ")
 
 

@@ -9,25 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from gryphone.data.samples import Sample, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.samples import Sample
 from gryphone.errors import DataError
 from gryphone.ink import Ink
 from gryphone.synth.build import grammar_formulas, protected_of, protected_sets
 from gryphone.synth.compose import Composer
 from gryphone.synth.formulas import clean_formulas, is_protected
 from gryphone.synth.glyph_sources import from_inks
-from gryphone.synth.glyphs import GlyphBank, GlyphSample, pack
+from gryphone.synth.glyphs import GlyphBank, GlyphSample, pack_glyphs
 from gryphone.synth.ink_source import STYLES
 from gryphone.synth.layouts import load_layouts
 from gryphone.synth.leakage import (
-    SAME,
+    SAME_STROKE,
     bank_strokes,
     check_bank,
     copied_strokes,
-    nearest,
+    nearest_distances,
     only_training,
     protected_names,
-    signatures,
+    stroke_shapes,
 )
 from gryphone.synth.style import Style
 from gryphone.synth.write import read_order
@@ -52,7 +53,7 @@ def curl(seed: int, turns: float = 2.0) -> np.ndarray:
 
 
 def ink_bank(*seeds: int) -> GlyphBank:
-    return pack([GlyphSample("x", (curl(seed),)) for seed in seeds])
+    return pack_glyphs([GlyphSample("x", (curl(seed),)) for seed in seeds])
 
 
 def sample(name: str, seed: int) -> Sample:
@@ -66,9 +67,9 @@ def test_a_copied_stroke_is_found_at_any_size_and_place() -> None:
 
 def test_simple_strokes_are_everybodys() -> None:
     line = np.stack([np.linspace(0, 1, 20), np.linspace(0, 0.3, 20)], axis=1)
-    shapes, kept = signatures([line, curl(1)])
+    shapes, kept = stroke_shapes([line, curl(1)])
     assert kept == [1] and shapes.shape == (1, 48)
-    assert np.isinf(nearest(shapes, np.zeros((0, 48)))).all()
+    assert np.isinf(nearest_distances(shapes, np.zeros((0, 48)))).all()
 
 
 def test_a_protected_name_stops_the_build() -> None:
@@ -101,8 +102,8 @@ def test_protected_formulas_are_refused_by_every_source() -> None:
 @needs_data
 def test_training_glyphs_are_nobodys_from_the_validation_sets() -> None:
     inks = islice(read_dataset(DATA / "crohme" / "train.tar.xz"), 150)
-    bank = pack(from_inks(inks))
-    held, _ = signatures(bank_strokes(bank))
+    bank = pack_glyphs(from_inks(inks))
+    held, _ = stroke_shapes(bank_strokes(bank))
     assert len(held) > 100
     closest = []
     for path in protected_sets(DATA):
@@ -110,10 +111,10 @@ def test_training_glyphs_are_nobodys_from_the_validation_sets() -> None:
         strokes = [
             s for one in some if isinstance(one, Sample) and one.ink for s in one.ink.strokes
         ]
-        closest.append(nearest(signatures(strokes)[0], held).min())
-    assert min(closest) > SAME
+        closest.append(nearest_distances(stroke_shapes(strokes)[0], held).min())
+    assert min(closest) > SAME_STROKE
     path = protected_sets(DATA)[0]
-    leaked = pack(from_inks(islice(read_dataset(path), 5)))
+    leaked = pack_glyphs(from_inks(islice(read_dataset(path), 5)))
     with pytest.raises(DataError, match="in the glyph bank"):
         check_bank(leaked, [path])
 
