@@ -33,8 +33,8 @@ ANSWERS = (200, 400, 413, 422)
 
 
 @pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return tiny(tmp_path_factory.mktemp("weights"))
+def recognizer() -> Recognizer:
+    return tiny()
 
 
 @pytest.fixture(scope="module")
