@@ -269,7 +269,7 @@ def test_stopping_finishes_what_is_running(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    slow_steps(monkeypatch, seen)
+    slow_steps(monkeypatch, seen, 0.02)
     settings = Settings(port=0)
     app = create_app(settings, recognizer)
     with ThreadPoolExecutor(2) as pool:
@@ -368,7 +368,7 @@ def test_a_job_knows_when_it_is_too_late() -> None:
     job = Job(power(), Ask(deadline_ms=500), now, now + 30)
     assert job.obstacle() is None
     assert job.due == pytest.approx(now + 0.5)
-    job.leave()
+    job.client_left = True
     assert isinstance(job.obstacle(), engine_module.ClientLeft)
     late = Job(power(), replace(job.ask, deadline_ms=1), now - 1, now + 30)
     assert "no answer in time" in str(late.obstacle())

@@ -267,6 +267,7 @@ def test_a_client_that_reads_nothing_is_cut_off(
         return servers[0]
 
     monkeypatch.setattr("serving.make_server", remember)
+    monkeypatch.setattr("gryphone.server.middleware.SENDING_SECONDS", 0.2)
     settings = Settings(port=0, seconds=0.2, header_seconds=0.5)
     with on_a_port(create_app(settings, recognizer), settings) as url:
         port = int(url.rstrip("/").rpartition(":")[2])

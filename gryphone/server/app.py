@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from gryphone import __version__
+from gryphone.errors import GryphoneError
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.middleware import KEY_PROTECTED, RequestMiddleware
 from gryphone.server.problems import Problem, problem_of
@@ -207,8 +208,6 @@ def _errors(app: FastAPI) -> None:
         found = Problem(status, code, detail)
         headers = dict(getattr(error, "headers", None) or {})
         return JSONResponse(found.body(), status, headers)
-
-    from gryphone.errors import GryphoneError
 
     app.add_exception_handler(Problem, problem)
     app.add_exception_handler(GryphoneError, problem)

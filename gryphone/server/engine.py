@@ -27,7 +27,7 @@ from gryphone.server.telemetry import Metrics
 
 log = logging.getLogger("gryphone.server")
 # Canvases times steps of one decode: every step's distributions are kept until the answer.
-WORK = 640
+MOST_WORK = 640
 
 
 class ClientLeft(Exception):
@@ -44,11 +44,7 @@ class Job:
     expires: float
     emit: Callable[[Step], None] | None = None
     answer: Future[Result] = field(default_factory=Future)
-    left: bool = False
-
-    def leave(self) -> None:
-        """The client went away: stop at the next step."""
-        self.left = True
+    client_left: bool = False  # stop at the next step
 
     @property
     def due(self) -> float:
@@ -59,7 +55,7 @@ class Job:
 
     def obstacle(self) -> Exception | None:
         """Why no work should be done for it, if so."""
-        if self.left:
+        if self.client_left:
             return ClientLeft()
         late = time.perf_counter() - self.due
         if late >= 0:
@@ -69,9 +65,9 @@ class Job:
 
     def watch(self, step: Step) -> bool:
         """Pass a step on; True when the work is for nothing."""
-        if self.emit is not None and step.sample == 0 and not self.left:
+        if self.emit is not None and step.sample == 0 and not self.client_left:
             self.emit(step)
-        return self.left or time.perf_counter() > self.expires
+        return self.client_left or time.perf_counter() > self.expires
 
 
 class Engine:
@@ -134,7 +130,7 @@ class Engine:
                     if not job.answer.done():
                         self._fail(job, error)
             seconds = time.perf_counter() - began
-            self.metrics.batch(len(batch), seconds)
+            self.metrics.count_batch(len(batch), seconds)
             self.seconds_per_ink += 0.2 * (seconds / len(batch) - self.seconds_per_ink)
 
     def _load(self) -> None:
@@ -251,11 +247,11 @@ class Engine:
 
     def _succeed(self, job: Job, result: Result) -> None:
         # Its own deadline shortened the work; only the server's limit makes it worthless.
-        obstacle = job.obstacle() if job.left or job.expires < time.perf_counter() else None
+        obstacle = job.obstacle() if job.client_left or job.expires < time.perf_counter() else None
         if obstacle is not None:
             self._fail(job, obstacle)
             return
-        self.metrics.ink("answered")
+        self.metrics.count_ink("answered")
         job.answer.set_result(replace(result, seconds=time.perf_counter() - job.arrived))
 
     def _fail(self, job: Job, error: Exception) -> None:
@@ -268,7 +264,7 @@ class Engine:
         else:
             outcome = "failed"
             log.error("recognition failed: %s", traceback_text(error))
-        self.metrics.ink(outcome)
+        self.metrics.count_ink(outcome)
         job.answer.set_exception(error)
 
 
@@ -284,7 +280,7 @@ def group_alike(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tupl
         work = 0
         for item in alike:
             more = _work([item])
-            if group and work + more > WORK:
+            if group and work + more > MOST_WORK:
                 yield group
                 group, work = [], 0
             group.append(item)

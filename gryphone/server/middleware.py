@@ -166,7 +166,7 @@ class HandledRequest:
         self.middleware.service.admission.buffered -= self.received
         seconds = time.perf_counter() - self.began
         # 499: the client left before its answer, as nginx writes it.
-        self.middleware.service.metrics.request(self._route(), self.status or 499, seconds)
+        self.middleware.service.metrics.count_request(self._route(), self.status or 499, seconds)
 
     def _route(self) -> str:
         """The path as a label: one of a few, whatever the client asks for."""

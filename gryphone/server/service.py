@@ -53,9 +53,10 @@ class Service:
         # Tracing an image takes a second at worst; it must not hold up small requests.
         self.readers = ThreadPoolExecutor(settings.readers, "gryphone-reader")
         self.quick_workers = ThreadPoolExecutor(2, "gryphone-quick")
-        self.metrics.watch("gryphone_requests_inside", "Requests inside.", self.admission, "inside")
-        self.metrics.watch("gryphone_streams", "Open event streams.", self.admission, "streams")
-        self.metrics.watch("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
+        add_gauge = self.metrics.add_gauge
+        add_gauge("gryphone_requests_inside", "Requests inside.", self.admission, "inside")
+        add_gauge("gryphone_streams", "Open event streams.", self.admission, "streams")
+        add_gauge("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
 
     def start(self) -> None:
         """Load the model, and what reads images beside it."""
@@ -95,7 +96,7 @@ class Service:
         def close() -> None:
             place.close()
             if job is not None:
-                job.leave()
+                job.client_left = True
 
         try:
             events: asyncio.Queue[Event] = asyncio.Queue()
@@ -182,7 +183,7 @@ class Service:
         except ClientLeft:
             raise ClientDisconnect from None
         finally:
-            job.leave()
+            job.client_left = True
 
     async def _events(
         self, first: Event, events: asyncio.Queue[Event], reading: Reading
