@@ -5,7 +5,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import FastAPI
@@ -21,9 +23,11 @@ from gryphone.server.run import address, listen, make_server
 from gryphone.server.settings import Settings
 
 
-def tiny(folder: Path) -> Recognizer:
-    """A tiny recogniser with random weights."""
-    return gryphone.load(tiny_checkpoint(folder / "tiny"))
+@cache
+def tiny() -> Recognizer:
+    """A tiny recogniser with random weights, one for all tests."""
+    with TemporaryDirectory() as folder:
+        return gryphone.load(tiny_checkpoint(Path(folder) / "tiny"))
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from gryphone.server.telemetry import Counter, Histogram
 
 
 @pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return tiny(tmp_path_factory.mktemp("weights"))
+def recognizer() -> Recognizer:
+    return tiny()
 
 
 @pytest.fixture(scope="module")

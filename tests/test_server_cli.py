@@ -14,6 +14,8 @@ from inkmaker import power
 from serving import strokes
 from tinymodel import tiny_checkpoint
 
+from gryphone.cli import main
+
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -34,28 +36,36 @@ def serve(*options: str) -> subprocess.Popen[str]:
     )
 
 
-def refused(*options: str) -> str:
-    process = serve(*options)
-    _, text = process.communicate(timeout=60)
-    assert process.returncode == 2
-    lines = text.strip().splitlines()
-    assert len(lines) == 1, text
-    return lines[0]
+def test_errors_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def one_line(status: object, text: str) -> str:
+        assert status == 2
+        lines = text.strip().splitlines()
+        assert len(lines) == 1, text
+        return lines[0]
 
+    def refused(*options: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["gryphone", "serve", "--no-open", *options])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return one_line(stopped.value.code, capsys.readouterr().err)
 
-def test_errors_are_one_line(tmp_path: Path, weights: Path) -> None:
+    # A folder without weights is found out in the model's thread; the process must end by itself.
+    process = serve("--weights", str(tmp_path), "--port", "0")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "1000")  # as main() sets it
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         assert "is in use; choose another --port" in refused("--port", port)
     assert "no such folder" in refused("--weights", str(tmp_path / "none"))
-    # A folder without weights is found out in the model's thread.
-    assert "gryphone: " in refused("--weights", str(tmp_path), "--port", "0")
     assert "queue is 0" in refused("--queue", "0")
     assert "API key must be 8" in refused("--api-key", "x")
     assert "CORS origin" in refused("--cors", "example.org")
     assert "cannot be used" in refused("--host", "no.such.host.invalid", "--api-key", "12345678")
+    _, text = process.communicate(timeout=60)
+    assert "gryphone: " in one_line(process.returncode, text)
 
 
 def test_it_serves_warns_and_stops(weights: Path) -> None:

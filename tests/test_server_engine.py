@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from gryphone.errors import CheckpointError
 from gryphone.recognition.question import Ask
-from gryphone.recognition.recognizer import Looked, Recognizer
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.server import engine as engine_module
 from gryphone.server.app import create_app
 from gryphone.server.engine import Engine, Job
@@ -25,27 +25,38 @@ INKS = [power(), fraction(), row("x+1=2"), row("1"), row("2-1"), row("n=0"), row
 
 
 @pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return tiny(tmp_path_factory.mktemp("weights"))
+def recognizer() -> Recognizer:
+    return tiny()
 
 
 class Gate:
-    """Holds the model's thread before it looks at a batch."""
+    """Stands in for a server's recogniser, and holds the model's thread before it encodes."""
 
     def __init__(self, client: TestClient) -> None:
         self.service: Any = client.app.state.service  # type: ignore[attr-defined]
         self.engine: Engine = self.service.engine
         self.open, self.entered = threading.Event(), threading.Event()
         self.batches: list[int] = []
-        look = self.engine._look
+        self.recognizer, self.engine.recognizer = self.engine.recognizer, self  # type: ignore
 
-        def held(jobs: Any) -> Any:
-            self.entered.set()
-            self.open.wait(10)
-            self.batches.append(len(jobs))
-            return look(jobs)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recognizer, name)
 
-        self.engine._look = held  # type: ignore[method-assign]
+    def encode_inks(self, inks: Any) -> Any:
+        self.entered.set()
+        self.open.wait(10)
+        self.batches.append(len(inks))
+        return self.recognizer.encode_inks(inks)
+
+
+class ExplosiveGate(Gate):
+    """Breaks on an ink of one stroke."""
+
+    def encode_inks(self, inks: Any) -> Any:
+        encoded = super().encode_inks(inks)
+        if any(len(ink.strokes) == 1 for ink in inks):
+            raise RuntimeError(f"{inks[0].strokes} breaks the encoder")
+        return encoded
 
 
 def post(client: TestClient, body: Any, route: str = "/v1/recognize") -> Any:
@@ -110,18 +121,10 @@ def test_streams_are_batched_too(recognizer: Recognizer) -> None:
 
 
 def test_one_bad_ink_hurts_no_other(
-    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recognizer: Recognizer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    at = Looked.at
-
-    def explode(recognizer: Recognizer, inks: Any, began: float) -> Looked:
-        if any(len(ink.strokes) == 1 for ink in inks):
-            raise RuntimeError(f"{inks[0].strokes} breaks the encoder")
-        return at(recognizer, inks, began)
-
     with in_process(recognizer) as client, ThreadPoolExecutor(4) as pool:
-        gate = Gate(client)
-        monkeypatch.setattr(engine_module.Looked, "at", explode)
+        gate = ExplosiveGate(client)
         first = pool.submit(post, client, strokes(power()))
         assert gate.entered.wait(5)
         jobs = [pool.submit(post, client, strokes(ink)) for ink in (power(), row("1"), fraction())]
@@ -161,11 +164,11 @@ def test_a_failing_decode_is_separated(
     engine.close(5)
 
 
-def test_a_full_house_sheds_and_recovers(recognizer: Recognizer) -> None:
+def test_a_full_server_sheds_and_recovers(recognizer: Recognizer) -> None:
     with in_process(recognizer, queue=3) as client, ThreadPoolExecutor(4) as pool:
         gate = Gate(client)
         jobs = [pool.submit(post, client, strokes(row("1"))) for _ in range(3)]
-        wait_until(lambda: gate.service.house.inside == 3)
+        wait_until(lambda: gate.service.admission.inside == 3)
         for route in ("/v1/recognize", "/v1/recognize/stream"):
             response = post(client, strokes(power()), route)
             assert response.status_code == 503
@@ -175,7 +178,7 @@ def test_a_full_house_sheds_and_recovers(recognizer: Recognizer) -> None:
         gate.open.set()
         assert [job.result(20).status_code for job in jobs] == [200] * 3
         assert post(client, strokes(power())).status_code == 200
-        assert gate.service.house.inside == 0
+        assert gate.service.admission.inside == 0
 
 
 def test_streams_are_limited(recognizer: Recognizer) -> None:
@@ -188,7 +191,7 @@ def test_streams_are_limited(recognizer: Recognizer) -> None:
         gate.open.set()
         assert job.result(20).status_code == 200
         assert post(client, strokes(power()), route).status_code == 200
-        assert gate.service.house.streams == 0
+        assert gate.service.admission.streams == 0
 
 
 def test_what_waited_too_long_is_dropped_before_work(recognizer: Recognizer) -> None:
@@ -211,21 +214,21 @@ def test_a_request_has_a_time_limit(recognizer: Recognizer) -> None:
         response = post(client, strokes(power()))
         assert response.status_code == 504
         gate.open.set()
-        wait_until(lambda: gate.service.house.inside == 0)
+        wait_until(lambda: gate.service.admission.inside == 0)
 
 
 def test_slow_reading_is_given_up(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     monkeypatch.setattr("gryphone.server.service.read_request", lambda *_: go_on.wait(10) and None)
     with in_process(recognizer, read_seconds=0.1, queue=1) as client:
-        house = client.app.state.service.house  # type: ignore[attr-defined]
+        admission = client.app.state.service.admission  # type: ignore[attr-defined]
         response = post(client, strokes(power()))
         assert (response.status_code, response.json()["error"]["code"]) == (504, "slow_ink")
         # The thread cannot be stopped, so it keeps its place.
-        assert house.overdue == 1
+        assert admission.overdue == 1
         assert post(client, strokes(power())).status_code == 503
         go_on.set()
-        wait_until(lambda: house.overdue == 0)
+        wait_until(lambda: admission.overdue == 0)
 
 
 def slow_steps(monkeypatch: pytest.MonkeyPatch, seen: list[int], seconds: float = 0.05) -> None:
@@ -258,7 +261,7 @@ def test_a_client_that_goes_away_stops_its_decoding(
             client.post("/v1/recognize", json=body, timeout=0.2)
         wait_until(lambda: metrics.inks.values.get(("left",)) == 2)
         assert len(seen) < 40
-        wait_until(lambda: app.state.service.house.inside == 0)
+        wait_until(lambda: app.state.service.admission.inside == 0)
         assert client.post("/v1/recognize", json=strokes(power(), steps=1)).status_code == 200
 
 
@@ -266,7 +269,7 @@ def test_stopping_finishes_what_is_running(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    slow_steps(monkeypatch, seen)
+    slow_steps(monkeypatch, seen, 0.02)
     settings = Settings(port=0)
     app = create_app(settings, recognizer)
     with ThreadPoolExecutor(2) as pool:
@@ -279,7 +282,7 @@ def test_stopping_finishes_what_is_running(
             wait_until(lambda: app.state.service.engine.waiting or seen.count(1) == 2)
         assert plain.result(20).status_code == 200
         assert events(stream.result(20).text)[-1][0] == "result"
-    assert not app.state.service.engine._thread.is_alive()
+    assert not app.state.service.engine.thread.is_alive()
 
 
 def test_not_ready_until_the_model_is_loaded(
@@ -324,14 +327,14 @@ def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
 
     items = [question(10), question(5), question(10, 1), question(10), question(50, 0, 12)]
     items.append(question(50, 0, 12))
-    sizes = sorted(len(group) for group in engine_module._groups(items))
+    sizes = sorted(len(group) for group in engine_module.group_alike(items))
     assert sizes == [1, 1, 1, 1, 2]
 
 
 def test_a_batch_waits_only_where_more_is_likely(recognizer: Recognizer) -> None:
     expected = 0
     engine = Engine(Settings(linger=0.5), Metrics(), recognizer, lambda: expected)
-    batches = engine._batches()
+    batches = engine.batches()
 
     def put(count: int) -> None:
         for _ in range(count):
@@ -365,7 +368,7 @@ def test_a_job_knows_when_it_is_too_late() -> None:
     job = Job(power(), Ask(deadline_ms=500), now, now + 30)
     assert job.obstacle() is None
     assert job.due == pytest.approx(now + 0.5)
-    job.leave()
-    assert isinstance(job.obstacle(), engine_module.Left)
+    job.client_left = True
+    assert isinstance(job.obstacle(), engine_module.ClientLeft)
     late = Job(power(), replace(job.ask, deadline_ms=1), now - 1, now + 30)
     assert "no answer in time" in str(late.obstacle())

@@ -33,8 +33,8 @@ BOMB = (
 
 
 @pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return tiny(tmp_path_factory.mktemp("weights"))
+def recognizer() -> Recognizer:
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_the_body_is_limited_while_it_is_read(client: TestClient) -> None:
         response = client.post("/v1/recognize", content=body, headers=headers)
         assert response.status_code == 413
         assert response.json()["error"]["code"] == "too_large"
-    assert client.app.state.service.house.buffered == 0  # type: ignore[attr-defined]
+    assert client.app.state.service.admission.buffered == 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,7 @@ def test_a_client_that_reads_nothing_is_cut_off(
         return servers[0]
 
     monkeypatch.setattr("serving.make_server", remember)
+    monkeypatch.setattr("gryphone.server.middleware.SENDING_SECONDS", 0.2)
     settings = Settings(port=0, seconds=0.2, header_seconds=0.5)
     with on_a_port(create_app(settings, recognizer), settings) as url:
         port = int(url.rstrip("/").rpartition(":")[2])

@@ -33,8 +33,8 @@ ANSWERS = (200, 400, 413, 422)
 
 
 @pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return tiny(tmp_path_factory.mktemp("weights"))
+def recognizer() -> Recognizer:
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,9 @@ def test_damaged_files_are_refused_or_read(client: TestClient, seed: bytes, edit
 @given(st.lists(EDIT, min_size=1, max_size=3), st.booleans())
 def test_damaged_forms_are_refused_or_read(client: TestClient, edits, stream: bool) -> None:
     part = b'Content-Disposition: form-data; name="%s"; filename="a.json"\r\n\r\n%s\r\n'
-    body = b"--B\r\n" + part % (b"file", SEEDS[-1]) + b"--B\r\n" + part % (b"options", b"{}")
+    body = (
+        b"--B\r\n" + part % (b"file", SEEDS[-1]) + b"--B\r\n" + part % (b"options", b'{"steps": 1}')
+    )
     body = edited(body + b"--B--\r\n", edits)
     headers = {"content-type": "multipart/form-data; boundary=B"}
     route = "/v1/recognize/stream" if stream else "/v1/recognize"

@@ -1,4 +1,4 @@
-"""How many requests are inside, and who may still come in. Lives on the event loop alone."""
+"""How many requests are being served, and whether one more is admitted. On the event loop alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gryphone.server.settings import Settings
 
 
 @dataclass
-class House:
+class Admission:
     """Counts of the requests that are being served."""
 
     settings: Settings
@@ -19,39 +19,39 @@ class House:
     overdue: int = 0  # readings that nobody waits for, and that still hold a thread
     streams: int = 0
     buffered: int = 0  # bytes of bodies
-    pace: float = 0.2  # seconds per ink, as seen lately
+    seconds_per_ink: float = 0.2  # as seen lately
 
     @property
-    def retry(self) -> int:
+    def retry_seconds(self) -> int:
         """Seconds after which there is likely room again."""
-        return min(30, max(1, math.ceil(self.inside * self.pace)))
+        return min(30, max(1, math.ceil(self.inside * self.seconds_per_ink)))
 
     def check(self, stream: bool = False) -> None:
         """Raise where there is no room: better no at once than an answer that comes too late."""
         if self.inside + self.overdue >= self.settings.queue:
-            raise busy(self.retry, f"{self.settings.queue} requests are waiting")
+            raise busy(self.retry_seconds, f"{self.settings.queue} requests are waiting")
         if stream and self.streams >= self.settings.streams:
-            raise busy(self.retry, f"{self.settings.streams} streams are open")
+            raise busy(self.retry_seconds, f"{self.settings.streams} streams are open")
 
-    def hold(self, size: int) -> None:
-        """Take bytes in."""
+    def add_bytes(self, size: int) -> None:
+        """Count bytes that were received."""
         self.buffered += size
         if self.buffered > self.settings.buffer:
-            raise busy(self.retry, "too many bytes are being received")
+            raise busy(self.retry_seconds, "too many bytes are being received")
 
 
-class Visit:
-    """One request inside the house; closing it twice is harmless."""
+class Place:
+    """The place that one request takes; closing it twice is harmless."""
 
-    def __init__(self, house: House, stream: bool = False) -> None:
-        house.check(stream)
-        self.house, self.stream, self.open = house, stream, True
-        house.inside += 1
-        house.streams += stream
+    def __init__(self, admission: Admission, stream: bool = False) -> None:
+        admission.check(stream)
+        self.admission, self.stream, self.open = admission, stream, True
+        admission.inside += 1
+        admission.streams += stream
 
     def close(self) -> None:
         """Make room."""
         if self.open:
             self.open = False
-            self.house.inside -= 1
-            self.house.streams -= self.stream
+            self.admission.inside -= 1
+            self.admission.streams -= self.stream

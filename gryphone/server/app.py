@@ -16,12 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from gryphone import __version__
+from gryphone.errors import GryphoneError
 from gryphone.recognition.recognizer import Recognizer
-from gryphone.server.middleware import LOCKED, Guard
+from gryphone.server.middleware import KEY_PROTECTED, RequestMiddleware
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.reading import FORM, JSON
 from gryphone.server.schemas import (
-    MOST,
+    LIMITS,
     Answer,
     ErrorAnswer,
     Health,
@@ -87,7 +88,7 @@ def create_app(settings: Settings | None = None, recognizer: Recognizer | None =
     _routes(app, service)
     _errors(app)
     _openapi(app, settings)
-    app.add_middleware(Guard, settings=settings, metrics=service.metrics, house=service.house)
+    app.add_middleware(RequestMiddleware, service=service)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -130,7 +131,7 @@ def _routes(app: FastAPI, service: Service) -> None:
         tags=["about"],
     )
     async def model() -> dict[str, Any]:
-        return describe(service)
+        return describe_model(service)
 
     @app.get("/healthz", response_model=Health, summary="The process lives", tags=["about"])
     async def healthz() -> dict[str, str]:
@@ -168,7 +169,7 @@ def _routes(app: FastAPI, service: Service) -> None:
         app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
 
-def describe(service: Service) -> dict[str, Any]:
+def describe_model(service: Service) -> dict[str, Any]:
     """What is served, and what a request may ask for."""
     recognizer, settings = service.recognizer, service.settings
     tokenizer = recognizer.tokenizer
@@ -179,8 +180,8 @@ def describe(service: Service) -> dict[str, Any]:
         "parameters": recognizer.checkpoint.parameters,
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].names),
-        "max_steps": MOST["steps"],
-        "limits": MOST
+        "max_steps": LIMITS["steps"],
+        "limits": LIMITS
         | {
             "bytes": settings.body,
             "megapixels": settings.megapixels,
@@ -208,8 +209,6 @@ def _errors(app: FastAPI) -> None:
         headers = dict(getattr(error, "headers", None) or {})
         return JSONResponse(found.body(), status, headers)
 
-    from gryphone.errors import GryphoneError
-
     app.add_exception_handler(Problem, problem)
     app.add_exception_handler(GryphoneError, problem)
     app.add_exception_handler(HTTPException, http)
@@ -230,7 +229,7 @@ def _openapi(app: FastAPI, settings: Settings) -> None:
             if settings.api_key is not None:
                 parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
                 for path, methods in found["paths"].items():
-                    for operation in methods.values() if path.startswith(LOCKED) else ():
+                    for operation in methods.values() if path.startswith(KEY_PROTECTED) else ():
                         operation["security"] = [{"key": []}]
             app.openapi_schema = found
         return app.openapi_schema

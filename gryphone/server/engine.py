@@ -21,16 +21,16 @@ from gryphone.recognition.answer import Question, answer_together, prepare
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
-from gryphone.server.problems import Problem, trace
+from gryphone.server.problems import Problem, traceback_text
 from gryphone.server.settings import Settings
 from gryphone.server.telemetry import Metrics
 
 log = logging.getLogger("gryphone.server")
 # Canvases times steps of one decode: every step's distributions are kept until the answer.
-WORK = 640
+MOST_WORK = 640
 
 
-class Left(Exception):
+class ClientLeft(Exception):
     """Nobody waits for the answer any more."""
 
 
@@ -44,11 +44,7 @@ class Job:
     expires: float
     emit: Callable[[Step], None] | None = None
     answer: Future[Result] = field(default_factory=Future)
-    left: bool = False
-
-    def leave(self) -> None:
-        """The client went away: stop at the next step."""
-        self.left = True
+    client_left: bool = False  # stop at the next step
 
     @property
     def due(self) -> float:
@@ -59,8 +55,8 @@ class Job:
 
     def obstacle(self) -> Exception | None:
         """Why no work should be done for it, if so."""
-        if self.left:
-            return Left()
+        if self.client_left:
+            return ClientLeft()
         late = time.perf_counter() - self.due
         if late >= 0:
             waited = 1000 * (time.perf_counter() - self.arrived)
@@ -69,9 +65,9 @@ class Job:
 
     def watch(self, step: Step) -> bool:
         """Pass a step on; True when the work is for nothing."""
-        if self.emit is not None and step.sample == 0 and not self.left:
+        if self.emit is not None and step.sample == 0 and not self.client_left:
             self.emit(step)
-        return self.left or time.perf_counter() > self.expires
+        return self.client_left or time.perf_counter() > self.expires
 
 
 class Engine:
@@ -89,15 +85,15 @@ class Engine:
         self.recognizer = recognizer
         self.failure: GryphoneError | None = None
         self.ready = threading.Event()
-        self.pace = 0.2  # seconds per ink, as seen lately
+        self.seconds_per_ink = 0.2  # as seen lately
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="gryphone-model", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="gryphone-model", daemon=True)
         self.on_ready: Callable[[], None] = lambda: None
         self.on_failure: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Load the model in its thread."""
-        self._thread.start()
+        self.thread.start()
 
     def submit(self, job: Job) -> None:
         """Queue a question."""
@@ -111,8 +107,8 @@ class Engine:
     def close(self, timeout: float | None = None) -> None:
         """Finish what is queued, then stop."""
         self._jobs.put(None)
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        if self.thread.is_alive():
+            self.thread.join(timeout)
 
     def _run(self) -> None:
         try:
@@ -125,7 +121,7 @@ class Engine:
             return
         self.ready.set()
         self.on_ready()
-        for batch in self._batches():
+        for batch in self.batches():
             began = time.perf_counter()
             try:
                 self._answer(batch)
@@ -134,8 +130,8 @@ class Engine:
                     if not job.answer.done():
                         self._fail(job, error)
             seconds = time.perf_counter() - began
-            self.metrics.batch(len(batch), seconds)
-            self.pace += 0.2 * (seconds / len(batch) - self.pace)
+            self.metrics.count_batch(len(batch), seconds)
+            self.seconds_per_ink += 0.2 * (seconds / len(batch) - self.seconds_per_ink)
 
     def _load(self) -> None:
         import torch
@@ -147,7 +143,7 @@ class Engine:
         # The first call builds the grammar and warms PyTorch up; no user should wait for that.
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
-    def _batches(self) -> Iterator[list[Job]]:
+    def batches(self) -> Iterator[list[Job]]:
         """What waits, a batch at a time; a little patience where more is about to come.
 
         That is, while other requests are being read, and after a batch of several: clients that
@@ -178,7 +174,7 @@ class Engine:
         if not jobs:
             return
         try:
-            encoded = self._look(jobs)
+            encoded = self._encode(jobs)
         except Exception as error:
             self._separate(jobs, error, self._answer)
             return
@@ -186,7 +182,7 @@ class Engine:
         # Who is in a hurry goes first, alone: a schedule that shrinks cannot be shared.
         for job, seen in sorted(pairs, key=lambda pair: pair[0].due):
             if job.ask.deadline_ms is not None:
-                self._hurry(job, seen)
+                self._answer_in_time(job, seen)
         questions: list[tuple[Job, Question]] = []
         for job, seen in pairs:
             if job.ask.deadline_ms is None and self._wanted(job):
@@ -194,10 +190,10 @@ class Engine:
                     questions.append((job, prepare(seen.batch, seen.index, self._asked(job))))
                 except Exception as error:
                     self._fail(job, error)
-        for group in sorted(_groups(questions), key=_work):  # a heavy one holds up no light one
+        for group in sorted(group_alike(questions), key=_work):  # a heavy one holds up no light one
             self._decode(group)
 
-    def _look(self, jobs: Sequence[Job]) -> list[Encoded]:
+    def _encode(self, jobs: Sequence[Job]) -> list[Encoded]:
         if self.recognizer is None:
             raise RuntimeError("the model is not loaded")
         return self.recognizer.encode_inputs([job.input for job in jobs])
@@ -206,7 +202,7 @@ class Engine:
     def _asked(job: Job) -> Ask:
         return replace(job.ask, on_step=job.watch)
 
-    def _hurry(self, job: Job, seen: Encoded) -> None:
+    def _answer_in_time(self, job: Job, seen: Encoded) -> None:
         """As many steps as fit before a job's own deadline."""
         if not self._wanted(job):
             return
@@ -251,15 +247,15 @@ class Engine:
 
     def _succeed(self, job: Job, result: Result) -> None:
         # Its own deadline shortened the work; only the server's limit makes it worthless.
-        obstacle = job.obstacle() if job.left or job.expires < time.perf_counter() else None
+        obstacle = job.obstacle() if job.client_left or job.expires < time.perf_counter() else None
         if obstacle is not None:
             self._fail(job, obstacle)
             return
-        self.metrics.ink("answered")
+        self.metrics.count_ink("answered")
         job.answer.set_result(replace(result, seconds=time.perf_counter() - job.arrived))
 
     def _fail(self, job: Job, error: Exception) -> None:
-        if isinstance(error, Left):
+        if isinstance(error, ClientLeft):
             outcome = "left"
         elif isinstance(error, Problem):
             outcome = "late"
@@ -267,24 +263,24 @@ class Engine:
             outcome = "refused"
         else:
             outcome = "failed"
-            log.error("recognition failed: %s", trace(error))
-        self.metrics.ink(outcome)
+            log.error("recognition failed: %s", traceback_text(error))
+        self.metrics.count_ink(outcome)
         job.answer.set_exception(error)
 
 
-def _groups(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:
+def group_alike(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:
     """Questions that one decode can answer: equal steps, seed and views, bounded work."""
 
     def kind(item: tuple[Job, Question]) -> tuple[int, int, str, int]:
         ask = item[1].ask
         return ask.total_steps, ask.seed, ask.method, ask.views
 
-    for _, same in itertools.groupby(sorted(questions, key=kind), key=kind):
+    for _, alike in itertools.groupby(sorted(questions, key=kind), key=kind):
         group: list[tuple[Job, Question]] = []
         work = 0
-        for item in same:
+        for item in alike:
             more = _work([item])
-            if group and work + more > WORK:
+            if group and work + more > MOST_WORK:
                 yield group
                 group, work = [], 0
             group.append(item)

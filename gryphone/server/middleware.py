@@ -13,14 +13,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gryphone.server.admission import House
-from gryphone.server.problems import Problem, problem_of, trace
+from gryphone.server.problems import Problem, problem_of, traceback_text
+from gryphone.server.service import Service
 from gryphone.server.settings import Settings
-from gryphone.server.telemetry import Metrics
 
 log = logging.getLogger("gryphone.server")
 
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -34,8 +33,8 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-SECURITY = {
-    "content-security-policy": POLICY,
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -43,7 +42,7 @@ SECURITY = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "geolocation=(), microphone=(), payment=()",
 }
-LOCKED = ("/v1/", "/metrics")  # what the API key protects; the page and the health checks are open
+KEY_PROTECTED = ("/v1/", "/metrics")  # the page and the health checks are open
 ROUTES = (
     "/v1/recognize",
     "/v1/recognize/stream",
@@ -54,26 +53,26 @@ ROUTES = (
     "/openapi.json",
     "/",
 )
-GRACE = 2.0  # seconds for sending an answer that came in time
+SENDING_SECONDS = 2.0  # for sending an answer that came in time
 
 
-class Guard:
-    """ASGI middleware."""
+class RequestMiddleware:
+    """ASGI middleware around the application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, house: House) -> None:
-        self.app, self.settings, self.metrics, self.house = app, settings, metrics, house
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service, self.settings = app, service, service.settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(self, scope, receive, send)
+        handled = HandledRequest(self, scope, receive, send)
         try:
-            async with asyncio.timeout(self.settings.seconds + GRACE):
-                await exchange.serve()
+            async with asyncio.timeout(self.settings.seconds + SENDING_SECONDS):
+                await handled.serve()
         except TimeoutError:
-            await exchange.refuse(
+            await handled.refuse(
                 Problem(504, "timeout", f"not answered within {self.settings.seconds:g} s")
             )
         except ClientDisconnect:
@@ -81,15 +80,15 @@ class Guard:
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
-                log.error("request failed: %s", trace(error))
-            await exchange.refuse(problem)
+                log.error("request failed: %s", traceback_text(error))
+            await handled.refuse(problem)
         finally:
-            exchange.close()
+            handled.close()
 
     def check(self, scope: Scope) -> None:
         """What can be refused by the headers alone."""
         headers = Headers(scope=scope)
-        if self.settings.api_key is not None and scope["path"].startswith(LOCKED):
+        if self.settings.api_key is not None and scope["path"].startswith(KEY_PROTECTED):
             self._check_key(headers, self.settings.api_key)
         if scope["method"] == "POST":
             self._check_origin(headers, self.settings.cors)
@@ -115,21 +114,23 @@ class Guard:
             )
 
 
-class Exchange:
-    """One request and its answer, as they pass through the guard."""
+class HandledRequest:
+    """One request and its answer, as they pass through the middleware."""
 
-    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
-        self.guard, self.scope = guard, scope
+    def __init__(
+        self, middleware: RequestMiddleware, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self.middleware, self.scope = middleware, scope
         self._receive, self._send = receive, send
         self.began = time.perf_counter()
         self.received = 0
         self.status: int | None = None
 
     async def serve(self) -> None:
-        self.guard.check(self.scope)
+        self.middleware.check(self.scope)
         # HEAD, which uptime monitors use, is GET without the body.
         method = "GET" if self.scope["method"] == "HEAD" else self.scope["method"]
-        await self.guard.app({**self.scope, "method": method}, self.receive, self.send)
+        await self.middleware.app({**self.scope, "method": method}, self.receive, self.send)
 
     async def receive(self) -> Message:
         """Count a body while it comes in: a chunked one does not say its length."""
@@ -137,16 +138,16 @@ class Exchange:
         if message["type"] == "http.request":
             size = len(message.get("body", b""))
             self.received += size
-            self.guard.house.hold(size)
-            if self.received > self.guard.settings.body:
-                raise too_large(self.guard.settings)
+            self.middleware.service.admission.add_bytes(size)
+            if self.received > self.middleware.settings.body:
+                raise too_large(self.middleware.settings)
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in SECURITY.items():
+            for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             fresh = "no-cache" if self._route() in ("/static", "/") else "no-store"
             headers.setdefault("cache-control", fresh)
@@ -162,10 +163,10 @@ class Exchange:
         await response(self.scope, self.receive, self.send)
 
     def close(self) -> None:
-        self.guard.house.buffered -= self.received
+        self.middleware.service.admission.buffered -= self.received
         seconds = time.perf_counter() - self.began
         # 499: the client left before its answer, as nginx writes it.
-        self.guard.metrics.request(self._route(), self.status or 499, seconds)
+        self.middleware.service.metrics.count_request(self._route(), self.status or 499, seconds)
 
     def _route(self) -> str:
         """The path as a label: one of a few, whatever the client asks for."""

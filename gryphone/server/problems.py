@@ -43,7 +43,7 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(500, "internal", "the server failed on this request; its log says why")
 
 
-def trace(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Where an error came from, for the log; its message may hold what a user wrote."""
     places = "".join(traceback.format_tb(error.__traceback__))
     return f"{type(error).__name__}\n{places}"

@@ -37,7 +37,7 @@ def listen(settings: Settings) -> socket.socket:
     return sock
 
 
-class Firm:
+class TimedTransport:
     """A transport that, once closed, waits only so long for a client that does not read."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
@@ -52,16 +52,16 @@ class Firm:
         self._loop.call_later(self._seconds, self._transport.abort)
 
 
-def patient(seconds: float) -> type[H11Protocol]:
+def timed_protocol(seconds: float) -> type[H11Protocol]:
     """uvicorn's protocol with time limits on headers and last bytes, which it does not have."""
 
-    class Patient(H11Protocol):
+    class TimedProtocol(H11Protocol):
         """Closes a connection that sends no complete request, or takes no answer, in time."""
 
         waiting: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(Firm(transport, self.loop, seconds))  # type: ignore[arg-type]
+            super().connection_made(TimedTransport(transport, self.loop, seconds))  # type: ignore[arg-type]
             self._wait()
 
         def data_received(self, data: bytes) -> None:
@@ -84,14 +84,14 @@ def patient(seconds: float) -> type[H11Protocol]:
                 self.waiting.cancel()
                 self.waiting = None
 
-    return Patient
+    return TimedProtocol
 
 
 def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
     """A server that still has to be run."""
     config = uvicorn.Config(
         app,
-        http=patient(settings.header_seconds),
+        http=timed_protocol(settings.header_seconds),
         ws="none",
         lifespan="on",
         log_level="warning",

@@ -13,7 +13,7 @@ from gryphone.server.problems import Problem, one_line
 
 # What one question may ask for. Work is steps times samples times views: what a small machine can
 # do within the server's 30 seconds.
-MOST = {
+LIMITS = {
     "work": 1_200,
     "steps": MOST_STEPS,
     "deadline_ms": 60_000,
@@ -38,16 +38,16 @@ Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
 Point = Annotated[list[Number], FailFast(), Field(min_length=2, max_length=3)]
 Stroke = Annotated[list[Point], FailFast(), Field(min_length=1)]
 
-STROKES: Any = [[[10, 10], [30, 50]], [[30, 10], [10, 50]], [[40, 2], [48, 2], [48, 10], [40, 14]]]
+EXAMPLE: Any = [[[10, 10], [30, 50]], [[30, 10], [10, 50]], [[40, 2], [48, 2], [48, 10], [40, 14]]]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """No silent conversions, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Options(Strict):
+class Options(StrictModel):
     """How to recognise; everything is optional."""
 
     model_config = ConfigDict(
@@ -55,74 +55,74 @@ class Options(Strict):
     )
 
     steps: int | None = Field(
-        default=None, ge=1, le=MOST["steps"], description="Refinement steps (10)."
+        default=None, ge=1, le=LIMITS["steps"], description="Refinement steps (10)."
     )
     deadline_ms: float | None = Field(
         default=None,
         ge=1,
-        le=MOST["deadline_ms"],
+        le=LIMITS["deadline_ms"],
         description="As many steps as fit into this time.",
     )
     seed: int = Field(default=0, ge=0, lt=2**53, description="The same seed gives the same answer.")
-    n_best: int = Field(default=1, ge=1, le=MOST["n_best"], description="Whole answers to list.")
+    n_best: int = Field(default=1, ge=1, le=LIMITS["n_best"], description="Whole answers to list.")
     samples: int | None = Field(
         default=None,
         ge=1,
-        le=MOST["samples"],
+        le=LIMITS["samples"],
         description="Independent decodes (1, or 5 for n_best).",
     )
     lock: dict[Position, Name | Row] = Field(
         default_factory=dict,
-        max_length=MOST["locks"],
+        max_length=LIMITS["locks"],
         description="Position to the symbol, or [symbol, modifier], that must stand there.",
     )
     hint: str | None = Field(
         default=None,
         min_length=1,
-        max_length=MOST["hint"],
+        max_length=LIMITS["hint"],
         description="LaTeX with holes: ? is one symbol, ... any run.",
     )
     allowed: list[Name] | None = Field(
         default=None,
         min_length=1,
-        max_length=MOST["allowed"],
+        max_length=LIMITS["allowed"],
         description="The only symbols to use.",
     )
     remask: list[Annotated[int, Field(ge=0, lt=1000)]] = Field(
         default_factory=list,
-        max_length=MOST["symbols"],
+        max_length=LIMITS["symbols"],
         description="Positions of `given` (or of a first answer) to solve again.",
     )
     given: list[Row] | None = Field(
         default=None,
         min_length=1,
-        max_length=MOST["symbols"],
+        max_length=LIMITS["symbols"],
         description="An earlier answer: [symbol, modifier] of each of its symbols.",
     )
     alternatives: int = Field(
         default=5,
         ge=0,
-        le=MOST["alternatives"],
+        le=LIMITS["alternatives"],
         description="Other symbols to list for each position.",
     )
     views: int = Field(
         default=1,
         ge=1,
-        le=MOST["views"],
+        le=LIMITS["views"],
         description="Looks at the ink whose predictions are averaged: slower, hardly better.",
     )
     boxes: bool = Field(default=True, description="Say where each symbol sits.")
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
 
     @model_validator(mode="after")
-    def _agree(self) -> Options:
+    def _check_together(self) -> Options:
         if self.hint is not None and (self.remask or self.given is not None):
             raise ValueError("a hint and remask cannot be combined; give one of them")
         work = Ask(
             steps=self.steps, n_best=self.n_best, samples=self.samples, views=self.views
         ).work
-        if self.deadline_ms is None and work > MOST["work"]:
-            raise ValueError(f"steps × samples × views is {work}; at most {MOST['work']}")
+        if self.deadline_ms is None and work > LIMITS["work"]:
+            raise ValueError(f"steps × samples × views is {work}; at most {LIMITS['work']}")
         return self
 
     def ask(self, given: Result | None) -> Ask:
@@ -144,14 +144,14 @@ class Options(Strict):
         )
 
 
-class InkRequest(Strict):
+class InkRequest(StrictModel):
     """Ink to read: strokes as a pen recorded them, y growing downwards, or an InkML document."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": ["strokes"]}, {"required": ["inkml"]}],
             "examples": [
-                {"strokes": STROKES, "options": {"steps": 10}},
+                {"strokes": EXAMPLE, "options": {"steps": 10}},
                 {"inkml": "<ink><trace>10 10, 30 50</trace><trace>30 10, 10 50</trace></ink>"},
             ],
         }
@@ -166,7 +166,7 @@ class InkRequest(Strict):
     options: Options = Field(default_factory=Options)
 
     @model_validator(mode="after")
-    def _one(self) -> InkRequest:
+    def _check_source(self) -> InkRequest:
         if ("strokes" in self.model_fields_set) == ("inkml" in self.model_fields_set):
             raise ValueError("give either strokes or inkml")
         return self

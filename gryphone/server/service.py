@@ -21,8 +21,8 @@ from gryphone.recognition.constraints import token_id
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
-from gryphone.server.admission import House, Visit
-from gryphone.server.engine import Engine, Job, Left
+from gryphone.server.admission import Admission, Place
+from gryphone.server.engine import ClientLeft, Engine, Job
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.reading import FORM, Reading, media_type, read_request, warm_up
 from gryphone.server.schemas import Options
@@ -31,7 +31,7 @@ from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
 Event = Step | Future[Result]
-LATE = 0.25  # seconds by which an answer may miss its own deadline and is still sent
+LATE_SECONDS = 0.25  # by which an answer may miss its own deadline and is still sent
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Body:
     """What a client sent, and when it began to."""
 
     data: bytes
-    kind: str  # its Content-Type
+    content_type: str
     began: float
 
 
@@ -49,14 +49,15 @@ class Service:
     def __init__(self, settings: Settings, recognizer: Recognizer | None = None) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.house = House(settings)
-        self.engine = Engine(settings, self.metrics, recognizer, lambda: self.house.reading)
+        self.admission = Admission(settings)
+        self.engine = Engine(settings, self.metrics, recognizer, lambda: self.admission.reading)
         # Tracing an image takes a second at worst; it must not hold up small requests.
         self.readers = ThreadPoolExecutor(settings.readers, "gryphone-reader")
-        self.clerks = ThreadPoolExecutor(2, "gryphone-clerk")
-        self.metrics.watch("gryphone_requests_inside", "Requests inside.", self.house, "inside")
-        self.metrics.watch("gryphone_streams", "Open event streams.", self.house, "streams")
-        self.metrics.watch("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
+        self.quick_workers = ThreadPoolExecutor(2, "gryphone-quick")
+        add_gauge = self.metrics.add_gauge
+        add_gauge("gryphone_requests_inside", "Requests inside.", self.admission, "inside")
+        add_gauge("gryphone_streams", "Open event streams.", self.admission, "streams")
+        add_gauge("gryphone_queue_jobs", "Questions in the queue.", self.engine, "waiting")
 
     def start(self) -> None:
         """Load the model, and what reads images beside it."""
@@ -66,7 +67,7 @@ class Service:
     async def close(self) -> None:
         """Finish what is running."""
         await asyncio.to_thread(self.engine.close, self.settings.seconds)
-        for pool in (self.readers, self.clerks):
+        for pool in (self.readers, self.quick_workers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -79,32 +80,32 @@ class Service:
     async def recognize(self, request: Request) -> bytes:
         """The answer to one request, as JSON."""
         body = await self._receive(request)
-        visit = Visit(self.house)
+        place = Place(self.admission)
         try:
             reading, job = await self._start(body, None)
             result = await self._answer(request, job)
             return await self._render(reading, result)
         finally:
-            visit.close()
+            place.close()
 
     async def stream(self, request: Request) -> StreamingResponse:
         """The same, step by step. What fails before the first step has a status of its own."""
         body = await self._receive(request, stream=True)
-        visit = Visit(self.house, stream=True)
+        place = Place(self.admission, stream=True)
         job: Job | None = None
 
         def close() -> None:
-            visit.close()
+            place.close()
             if job is not None:
-                job.leave()
+                job.client_left = True
 
         try:
             events: asyncio.Queue[Event] = asyncio.Queue()
             reading, job = await self._start(body, events)
-            first = await _or_gone(request, events.get(), self.settings.seconds)
+            first = await _if_connected(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            return Closing(self._events(first, events, reading), close)
+            return EventStreamResponse(self._events(first, events, reading), close)
         except BaseException:
             close()
             raise
@@ -113,7 +114,7 @@ class Service:
         """The body, once it is clear that it will be read; who sends it slowly takes no place."""
         began = time.perf_counter()
         self.recognizer  # noqa: B018  raises while it is loaded
-        self.house.check(stream)
+        self.admission.check(stream)
         kind = request.headers.get("content-type", "")
         media_type(kind)
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -129,20 +130,20 @@ class Service:
     async def _start(self, body: Body, events: asyncio.Queue[Event] | None) -> tuple[Reading, Job]:
         """Read the ink of a request and queue its question."""
         reading = await self._read(body)
-        ask = question(self.recognizer, reading.options)
+        ask = ask_of(self.recognizer, reading.options)
         job = Job(read_input(reading.ink), ask, body.began, body.began + self.settings.seconds)
         if events is not None:
-            put = _from_thread(events)
+            put = _put_from_thread(events)
             job.emit = put
             job.answer.add_done_callback(put)
         self.engine.submit(job)
-        self.house.pace = self.engine.pace
+        self.admission.seconds_per_ink = self.engine.seconds_per_ink
         return reading, job
 
     async def _read(self, body: Body) -> Reading:
-        pool = self.readers if media_type(body.kind) == FORM else self.clerks
-        self.house.reading += 1
-        work = pool.submit(read_request, body.data, body.kind, self.settings)
+        pool = self.readers if media_type(body.content_type) == FORM else self.quick_workers
+        self.admission.reading += 1
+        work = pool.submit(read_request, body.data, body.content_type, self.settings)
         try:
             async with asyncio.timeout(self.settings.read_seconds):
                 return await asyncio.shield(asyncio.wrap_future(work))
@@ -154,17 +155,17 @@ class Service:
             self._abandon(work)
             raise
         finally:
-            self.house.reading -= 1
+            self.admission.reading -= 1
 
     def _abandon(self, work: Future[Reading]) -> None:
-        """A thread cannot be stopped: it keeps its place in the house until it is done."""
+        """A thread cannot be stopped: it keeps its place until it is done."""
         if work.cancel() or work.done():
             return
-        loop, house = asyncio.get_running_loop(), self.house
-        house.overdue += 1
+        loop, admission = asyncio.get_running_loop(), self.admission
+        admission.overdue += 1
 
         def release() -> None:
-            house.overdue -= 1
+            admission.overdue -= 1
 
         def done(_: Future[Reading]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -174,16 +175,16 @@ class Service:
 
     async def _answer(self, request: Request, job: Job) -> Result:
         try:
-            due = job.expires if job.ask.deadline_ms is None else job.due + LATE
+            due = job.expires if job.ask.deadline_ms is None else job.due + LATE_SECONDS
             # The engine settles every job, also one that nobody waits for: asyncio is told that
             # its error was seen.
             settled = asyncio.wrap_future(job.answer)
             settled.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return await _or_gone(request, asyncio.shield(settled), due - time.perf_counter())
-        except Left:
+            return await _if_connected(request, asyncio.shield(settled), due - time.perf_counter())
+        except ClientLeft:
             raise ClientDisconnect from None
         finally:
-            job.leave()
+            job.client_left = True
 
     async def _events(
         self, first: Event, events: asyncio.Queue[Event], reading: Reading
@@ -200,11 +201,11 @@ class Service:
             yield _event("error", problem_of(error).body())
 
     async def _render(self, reading: Reading, result: Result) -> bytes:
-        work = self.clerks.submit(render, reading, result)
+        work = self.quick_workers.submit(render, reading, result)
         return await asyncio.wrap_future(work)
 
 
-def question(recognizer: Recognizer, options: Options) -> Ask:
+def ask_of(recognizer: Recognizer, options: Options) -> Ask:
     """Options in the recogniser's own words."""
     given = None
     if options.given is not None:
@@ -222,10 +223,10 @@ def question(recognizer: Recognizer, options: Options) -> Ask:
     return options.ask(given)
 
 
-async def _or_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
+async def _if_connected(request: Request, work: Awaitable[T], seconds: float) -> T:
     """What `work` brings, unless the client leaves first or time is up."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_departure(request))
+    leaving = asyncio.ensure_future(_disconnect(request))
     try:
         await asyncio.wait({working, leaving}, timeout=seconds, return_when="FIRST_COMPLETED")
         if working.done():
@@ -238,12 +239,12 @@ async def _or_gone(request: Request, work: Awaitable[T], seconds: float) -> T:
         leaving.cancel()
 
 
-async def _departure(request: Request) -> None:
+async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _from_thread(events: asyncio.Queue[Event]) -> Callable[[Any], None]:
+def _put_from_thread(events: asyncio.Queue[Event]) -> Callable[[Any], None]:
     """How the model's thread puts an event."""
     loop = asyncio.get_running_loop()
 
@@ -269,7 +270,7 @@ def _step(step: Step) -> dict[str, Any]:
     }
 
 
-class Closing(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """A stream that cleans up even if it was never begun."""
 
     def __init__(self, content: AsyncIterator[bytes], close: Callable[[], None]) -> None:

@@ -52,8 +52,9 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, (int, float)) and field.name not in ("port", "linger"):
-                self._above(field.name, value)
+            positive = isinstance(value, (int, float)) and field.name not in ("port", "linger")
+            if positive and not value > 0:
+                raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
         if self.linger < 0:
@@ -72,11 +73,6 @@ class Settings:
                 raise ConfigError(
                     f"CORS origin {origin!r} is none; write it as https://example.org, or *"
                 )
-
-    @staticmethod
-    def _above(name: str, value: float) -> None:
-        if not value > 0:
-            raise ConfigError(f"{name} is {value}; it must be above 0")
 
     @property
     def ink(self) -> Limits:

@@ -102,23 +102,23 @@ class Metrics:
         self.inks = Counter("gryphone_inks_total", "Inks by what became of them.", ("outcome",))
         self.gauges = [Gauge("process_resident_memory_bytes", "Memory in use.", resident_memory)]
 
-    def watch(self, name: str, text: str, owner: object, attribute: str) -> None:
+    def add_gauge(self, name: str, text: str, owner: object, attribute: str) -> None:
         """Report a number that someone else keeps."""
         self.gauges.append(Gauge(name, text, lambda: float(getattr(owner, attribute))))
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         """One finished request."""
         with self.lock:
             self.requests.add(route, str(status))
             self.latency.observe(seconds, route)
 
-    def batch(self, inks: int, seconds: float) -> None:
+    def count_batch(self, inks: int, seconds: float) -> None:
         """One batch that went through the model."""
         with self.lock:
             self.batches.observe(inks)
             self.model.add(by=seconds)
 
-    def ink(self, outcome: str) -> None:
+    def count_ink(self, outcome: str) -> None:
         """One ink that was read, refused or dropped."""
         with self.lock:
             self.inks.add(outcome)

@@ -1,62 +1,30 @@
-// The page: what was written, what it was read as, and what the user says about it.
+// The page: what happens to its elements goes to the session, and what the session says is shown.
 
 import { model } from "./client.js";
 import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
-import { loadDraft, saveDraft } from "./draft.js";
-import { adopt, BLANK, Drawing, PEN } from "./drawing.js";
+import { loadDraft } from "./draft.js";
 import { kindOf, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
-import { History } from "./history.js";
 import { Pad } from "./pad.js";
 import { Player } from "./player.js";
 import { Reader } from "./reader.js";
+import { Session } from "./session.js";
 import { spoken, SymbolPanel } from "./symbols.js";
 
-const ALTERNATIVES = 6;
-
-const drawing = new Drawing();
+const session = new Session();
+const { drawing } = session;
 const pad = new Pad($("pad"), drawing);
 const formula = new FormulaView($("formula"));
 const panel = new SymbolPanel();
-const reader = new Reader(question);
+const reader = new Reader(() => session.question(Number($("steps").value)));
 const player = new Player(showStep, showResult);
-const history = new History();
-const writings = new WeakMap(); // snapshot -> the writing it belongs to
-const corrections = new WeakMap(); // snapshot -> { locks, choices } that were made about it
-
-// The last answer, the strokes it is about, and its steps; `moved` where the strokes were scaled
-// after reading, so that the answer's boxes are not theirs.
-let answer = null;
-let incoming = null; // a file of ink that is being opened
-let locks = new Map(); // position -> symbol
-let choices = new Map(); // position -> [[symbol, p], ...] as they were before the lock
-let tried = null; // with locks not answered yet: { locks, choices } as they were before
-let wasEmpty = true;
-let selected = null;
-let writing = null; // id of what is being written, for the history
-let keepAnswer = false; // the change that follows brings its answer along
-
-/** Whether the answer is about the ink that is there now. */
-const current = () => answer !== null && answer.strokes === drawing.strokes;
 
 // Asking
 
-function question() {
-  const options = { steps: Number($("steps").value), alternatives: ALTERNATIVES };
-  if (incoming) return { file: incoming, opened: true, options: { ...options, ink: true } };
-  if (drawing.empty) return null;
-  const { photo, strokes } = drawing.now;
-  if (locks.size) options.lock = Object.fromEntries(locks);
-  // The server sees more in a photo than the strokes that it sends back.
-  if (photo && strokes === null) return { file: photo.file, photo, options };
-  const read = drawing.strokes;
-  return { strokes: read.map(({ points }) => points.map(([x, y]) => [x, y])), read, options };
-}
-
 function ask(pause) {
   player.stop();
-  if (drawing.empty && !incoming) {
+  if (drawing.empty && !session.incoming) {
     reader.stop();
     forget();
     return;
@@ -65,39 +33,21 @@ function ask(pause) {
   reader.read(pause);
 }
 
-let steps = [];
 reader.addEventListener("begin", () => {
-  steps = [];
   setState("reading");
   $("status").textContent = "Reading…";
 });
-reader.addEventListener("step", ({ detail: { data } }) => {
-  steps.push(data);
-  player.step(data);
-});
-reader.addEventListener("result", ({ detail: { question, data } }) => {
+reader.addEventListener("step", ({ detail }) => player.step(detail.data));
+reader.addEventListener("result", ({ detail }) => {
   hideNotice("reading");
-  const broken = [...locks].find(([position, symbol]) => data.symbols[position]?.symbol !== symbol);
-  if (tried && broken && !question.opened) {
-    refuseLock(`No well-formed formula has ${broken[1]} there.`);
+  const answer = session.receive(detail);
+  if (answer.refused) {
+    refuseLock(`No well-formed formula has ${answer.refused} there.`);
     return;
   }
-  tried = null;
-  if (broken) locks.delete(broken[0]); // an old one, under other weights or with fewer steps
-  let strokes = question.read;
-  if (question.opened) {
-    strokes = adopt(data.ink.strokes);
-    writing = null;
-    keepAnswer = true;
-    drawing.open({ ...BLANK, strokes });
-    pad.fit();
-  } else if (question.photo) {
-    strokes = question.photo.traced ??= data.ink.strokes.map((points) => ({ points }));
-    showTools();
-    keepDraft();
-  }
-  incoming = null;
-  player.result({ data, strokes, steps, moved: question.opened });
+  if (detail.question.opened) pad.fit();
+  else if (detail.question.photo) showTools();
+  player.result(answer);
   if (!panel.vocabulary.length) loadModel();
 });
 reader.addEventListener("slow", () => showNotice("The server has not answered yet. Your ink is kept.", true));
@@ -111,11 +61,11 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
     askKey();
   } else if (wait !== null) {
     showNotice(`${error.message} Trying again in ${Math.round(wait / 1000)} s.`, true);
-  } else if (incoming) {
-    incoming = null; // what was there before stays, and is read if it was not
-    if (current()) showResult(answer);
-    showNotice(error.message, !current() && !drawing.empty, "file");
-  } else if (tried) {
+  } else if (session.incoming) {
+    session.incoming = null; // what was there before stays, and is read if it was not
+    if (session.current) showResult(session.current);
+    showNotice(error.message, !session.current && !drawing.empty, "file");
+  } else if (session.tried) {
     refuseLock(error.message);
   } else {
     showNotice(error.message, error.status >= 500);
@@ -126,15 +76,14 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
 
 function showStep({ number, total, rows, masked, look }) {
   setState("reading");
-  formula.show({ rows, masked, locked: locks.keys() });
+  formula.show({ rows, masked, locked: session.locks.keys() });
   $("progress").style.transform = `scaleX(${number / total})`;
   $("status").textContent = `${look > 1 ? "Second look, step" : "Step"} ${number} of ${total}`;
 }
 
-function showResult(next) {
-  answer = next;
+function showResult(answer) {
+  session.show(answer);
   const { latex, confidence, seconds, warnings } = answer.data;
-  if (selected !== null && selected >= answer.data.symbols.length) selected = null;
   setState("done");
   $("progress").style.transform = "scaleX(0)";
   $("latex").textContent = latex;
@@ -142,11 +91,10 @@ function showResult(next) {
   $("note").textContent = warnings.join("; ");
   $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
   refresh();
-  keep();
 }
 
 function refresh() {
-  const symbols = answer?.data.symbols ?? [];
+  const { answer, current, symbols, locks, selected } = session;
   if (answer) {
     formula.show({
       rows: symbols.map(({ symbol, modifier }) => [symbol, modifier]),
@@ -159,26 +107,25 @@ function refresh() {
     $("latex").textContent = "";
   }
   panel.show(
-    symbols.map((symbol) => ({ ...symbol, choices: choices.get(symbol.position) ?? symbol.alternatives })),
+    symbols.map((s) => ({ ...s, choices: locks.get(s.position)?.choices ?? s.alternatives })),
     locks,
     selected,
   );
   light(selected);
-  for (const id of ["copy-latex", "replay"]) $(id).disabled = !current();
-  $("copy-mathml").disabled = !current() || !answer.data.mathml;
+  for (const id of ["copy-latex", "replay"]) $(id).disabled = !current;
+  $("copy-mathml").disabled = !current?.data.mathml;
 }
 
 function light(position) {
-  const symbol = answer?.data.symbols[position];
+  const symbol = session.symbols[position];
   if (!symbol) return pad.light();
-  const strokes = (symbol.strokes ?? []).map((i) => answer.strokes[i]).filter(Boolean);
-  pad.light(strokes, strokes.length || answer.moved ? null : symbol.box);
+  const strokes = session.inkOf(position);
+  pad.light(strokes, strokes.length || session.answer.moved ? null : symbol.box);
 }
 
 /** Nothing is written: nothing is read. */
 function forget() {
-  answer = null;
-  selected = null;
+  session.show(null);
   setState("idle");
   for (const id of ["status", "note", "live"]) $(id).textContent = "";
   $("progress").style.transform = "scaleX(0)";
@@ -206,33 +153,18 @@ function hideNotice(about) {
 // Writing
 
 drawing.addEventListener("change", () => {
-  const { now } = drawing;
-  if (!writings.has(now)) writings.set(now, writing ?? crypto.randomUUID?.() ?? String(Math.random()));
-  writing = drawing.empty ? null : writings.get(now);
-  ({ locks, choices } = corrections.get(now) ?? { locks: new Map(), choices: new Map() });
-  tried = null;
-  selected = null;
+  const { answered, appeared } = session.followInk();
   pad.light();
   showTools();
   if (drawing.empty) pad.resetView();
-  else if (wasEmpty && (now.photo || now.strokes.length > 1)) pad.fit(); // undone clearing
-  wasEmpty = drawing.empty;
-  keepDraft();
-  if (keepAnswer) keepAnswer = false;
-  else {
-    incoming = null;
-    if (answer) refresh();
-    ask();
-  }
+  else if (appeared && (drawing.now.photo || drawing.strokes.length > 1)) pad.fit(); // undone clearing
+  if (answered) return;
+  if (session.answer) refresh();
+  ask();
 });
-/** What a reload brings back. */
-function keepDraft() {
-  saveDraft({ writing, pen: drawing.now.pen, strokes: drawing.strokes, locks: [...locks] });
-}
-
 pad.addEventListener("start", () => {
   reader.stop();
-  if (!player.finish() && answer) refresh();
+  if (!player.finish() && session.answer) refresh();
 });
 pad.addEventListener("end", () => {
   if (["waiting", "reading", "error"].includes(document.body.dataset.state)) ask();
@@ -258,13 +190,8 @@ function useTool(tool) {
   }
 }
 
-function openSnapshot({ locks: locked = [], writing: id = null, ...snapshot }) {
-  writing = id;
-  const { photo } = snapshot;
-  const pen = photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN);
-  const next = { ...BLANK, ...snapshot, pen };
-  corrections.set(next, { locks: new Map(locked), choices: new Map() });
-  drawing.open(next);
+function openSnapshot(snapshot) {
+  session.open(snapshot);
   pad.fit();
 }
 
@@ -274,26 +201,13 @@ async function openFile(file) {
     const kind = kindOf(file);
     if (!kind) throw new Error(`${file.name} is neither a picture (PNG, JPEG, …) nor InkML.`);
     const photo = kind === "photo" ? await readPhoto(file) : null;
-    if (photo) openSnapshot({ strokes: null, photo });
-    else openInk(file);
+    if (photo) return openSnapshot({ strokes: null, photo });
+    // Ink, or a picture that this browser cannot show: the server says which strokes are in it.
+    session.incoming = file;
+    ask(0);
   } catch (error) {
     showNotice(error.message, false, "file");
   }
-}
-
-/** Ink, or a picture that this browser cannot show: the server says which strokes are in it. */
-function openInk(file) {
-  incoming = file;
-  ask(0);
-}
-
-function keep() {
-  const { latex } = answer.data;
-  if (!latex || !writing || !drawing.strokes.length || !current()) return;
-  const strokes = drawing.strokes.map(({ points }) =>
-    points.map(([x, y]) => [Math.round(10 * x) / 10, Math.round(10 * y) / 10]),
-  );
-  history.keep({ id: writing, time: Date.now(), latex, pen: drawing.now.pen, strokes, locks: [...locks] });
 }
 
 // Correcting
@@ -306,11 +220,11 @@ function setSteps(value) {
 }
 
 function select(position) {
-  selected = position;
+  session.selected = position;
   refresh();
   if (position === null) return;
   pad.reveal(coveredPaper());
-  const { symbol, confidence } = answer.data.symbols[position];
+  const { symbol, confidence } = session.symbols[position];
   $("live").textContent = `${spoken(symbol)}, ${percent(confidence)} sure, selected.`;
 }
 
@@ -323,57 +237,37 @@ function coveredPaper() {
 
 function lock({ position, symbol }) {
   player.finish();
-  const before = answer.data.symbols[position];
-  if (!current() || !before) {
-    toast("The new ink is not read yet");
-    return;
-  }
-  tried ??= { locks: new Map(locks), choices: new Map(choices) };
-  if (!choices.has(position)) {
-    choices.set(position, [[before.symbol, before.confidence], ...before.alternatives]);
-  }
-  locks.set(position, symbol);
-  correct();
+  if (session.lock(position, symbol)) corrected();
+  else toast("The new ink is not read yet");
 }
 
-/** The locks are others: they belong to the ink, and the rest is read again. */
-function correct() {
-  corrections.set(drawing.now, { locks, choices });
-  keepDraft();
+function unlock(positions) {
+  session.unlock(positions);
+  corrected();
+}
+
+/** The locks are others: the rest is read again. */
+function corrected() {
   refresh();
   ask(0);
 }
 
-/** The answer before the lock still stands. */
 function refuseLock(why) {
-  ({ locks, choices } = tried);
-  corrections.set(drawing.now, tried);
-  tried = null;
-  keepDraft();
+  session.takeLockBack();
   player.stop();
-  showResult(answer);
+  showResult(session.answer);
   showNotice(`${why} The lock was taken off.`);
 }
 
-function unlock(positions) {
-  for (const position of positions) {
-    locks.delete(position);
-    choices.delete(position);
-  }
-  correct();
-}
-
 function step(by) {
-  const shown = answer?.data.symbols.filter(({ symbol }) => symbol !== "<empty>") ?? [];
-  if (!shown.length) return false;
-  const at = shown.findIndex(({ position }) => position === selected);
-  const to = at < 0 ? (by > 0 ? 0 : shown.length - 1) : Math.min(shown.length - 1, Math.max(0, at + by));
-  select(shown[to].position);
+  const position = session.neighbour(by);
+  if (position === undefined) return false;
+  select(position);
 }
 
 function eraseInk(position) {
-  if (position === null || !answer) return false;
-  const gone = (answer.data.symbols[position].strokes ?? []).map((i) => answer.strokes[i]);
+  if (position === null || !session.answer) return false;
+  const gone = session.inkOf(position);
   if (gone.length) drawing.erase(new Set(gone));
   else toast("This symbol has no ink of its own");
 }
@@ -381,19 +275,19 @@ function eraseInk(position) {
 panel.addEventListener("pick", ({ detail }) => select(detail));
 panel.addEventListener("lock", ({ detail }) => lock(detail));
 panel.addEventListener("unlock", ({ detail }) => unlock([detail.position]));
-panel.addEventListener("unlock-all", () => unlock([...locks.keys()]));
+panel.addEventListener("unlock-all", () => unlock([...session.locks.keys()]));
 panel.addEventListener("erase", ({ detail }) => eraseInk(detail));
 formula.addEventListener("pick", ({ detail }) => {
-  if (document.body.dataset.state === "done") select(detail === selected ? null : detail);
+  if (document.body.dataset.state === "done") select(detail === session.selected ? null : detail);
 });
 formula.addEventListener("hover", ({ detail }) => {
-  if (document.body.dataset.state === "done") light(detail ?? selected);
+  if (document.body.dataset.state === "done") light(detail ?? session.selected);
 });
 
 installControls({
   drawing,
   pad,
-  history,
+  history: session.history,
   ask,
   useTool,
   setSteps,
@@ -405,9 +299,10 @@ installControls({
   showNotice,
   hideNotice,
   onKey: loadModel,
-  selected: () => selected,
-  answer: () => (current() ? answer.data : null),
-  replay: () => document.body.dataset.state === "done" && current() && player.replay(answer.steps, answer),
+  selected: () => session.selected,
+  answer: () => session.current?.data ?? null,
+  replay: () =>
+    document.body.dataset.state === "done" && session.current !== null && player.replay(session.current),
 });
 
 async function loadModel() {

@@ -30,9 +30,9 @@ export class Player {
     this.#push({ result });
   }
 
-  replay(steps, result) {
+  replay(result) {
     this.stop();
-    for (const step of steps) this.step(step, true);
+    for (const step of result.steps) this.step(step, true);
     this.result(result);
   }
 

@@ -39,12 +39,14 @@ export class Reader extends EventTarget {
     this.#emit("begin", question);
     const wait = () => setTimeout(() => abort.signal.aborted || this.#emit("slow"), SLOW_MS);
     let slow = wait();
+    const steps = [];
     try {
       for await (const { event, data } of recognize(question, abort.signal)) {
         if (abort.signal.aborted) return;
         clearTimeout(slow);
         slow = wait();
-        this.#emit(event, { question, data });
+        if (event === "step") steps.push(data);
+        this.#emit(event, { question, data, steps });
       }
       this.#failed = 0;
     } catch (error) {
