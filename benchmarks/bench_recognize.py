@@ -19,7 +19,7 @@ from rich.table import Table
 
 import gryphone
 from gryphone.cli import calm_threads
-from gryphone.reading.inputs import read_source
+from gryphone.reading.inputs import read_input
 from gryphone.synth.paper import Paper, render
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ink"
@@ -39,7 +39,7 @@ def milliseconds(work: Callable[[], object], calls: int = 7) -> float:
 
 def photograph(megapixels: float) -> bytes:
     """A JPEG of an example, written on paper."""
-    drawn = render(read_source(PHOTOGRAPHED).strokes, Paper(), np.random.default_rng(0))
+    drawn = render(read_input(PHOTOGRAPHED).ink.strokes, Paper(), np.random.default_rng(0))
     page = Image.fromarray(np.asarray(drawn)).convert("RGB")
     zoom = (megapixels * 1e6 / (page.width * page.height)) ** 0.5
     out = io.BytesIO()
@@ -58,7 +58,7 @@ def main() -> None:
     table = Table("input", "symbols", "reading, ms", "answer, ms", "without packed layers")
     for name, source in inputs.items():
         symbols = len(packed.recognize(source, name=name).symbols)
-        reading = milliseconds(lambda s=source, n=name: read_source(s, n))
+        reading = milliseconds(lambda s=source, n=name: read_input(s, n))
         fast = milliseconds(lambda s=source, n=name: packed.recognize(s, name=n))
         slow = milliseconds(lambda s=source, n=name: plain.recognize(s, name=n))
         table.add_row(

@@ -17,6 +17,7 @@ from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Glyph, Ink
 from gryphone.photo.image import read_image
+from gryphone.reading.inputs import naming_unread
 
 if TYPE_CHECKING:
     from gryphone.synth.paper import Paper
@@ -63,7 +64,8 @@ def traced(samples: Iterable[Sample | Unreadable], boxes: Mapping[str, list[Box]
             yield sample
             continue
         try:
-            ink = read_image(sample.image, name=sample.id)
+            with naming_unread(sample.image, sample.id):
+                ink = read_image(sample.image, name=sample.id)
         except InkError as error:
             yield Unreadable(sample.id, str(error))
             continue

@@ -21,8 +21,7 @@ from typing import IO, Any
 
 from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError, writing
-from gryphone.ink import Ink
-from gryphone.reading.inputs import STDIN, read_source, same
+from gryphone.reading.inputs import STDIN, Input, read_input, same
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
@@ -55,10 +54,10 @@ class BatchReport:
         return (self.recognized + self.errors) / max(self.seconds, 1e-9)
 
 
-def read_file(path: Path) -> Ink | str:
-    """The ink of one file, or the reason why there is none."""
+def read_file(path: Path) -> Input | str:
+    """The input of one file, or the reason why there is none."""
     try:
-        return read_source(path)
+        return read_input(path)
     except GryphoneError as error:
         return str(error)
     except Exception as error:  # a flaw of ours or of a library: no single file may end the run
@@ -79,7 +78,7 @@ def recognize_files(
             yield from _recognize(recognizer, batch, ask)
 
 
-def _read_ahead(files: Sequence[Path], workers: int, stack: ExitStack) -> Iterator[Ink | str]:
+def _read_ahead(files: Sequence[Path], workers: int, stack: ExitStack) -> Iterator[Input | str]:
     """What other processes read, in order; `stack` ends them, whatever is left to read."""
     pool = ProcessPoolExecutor(
         workers,
@@ -108,13 +107,13 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _recognize(
-    recognizer: Recognizer, batch: Sequence[tuple[Path, Ink | str]], ask: Ask
+    recognizer: Recognizer, batch: Sequence[tuple[Path, Input | str]], ask: Ask
 ) -> Iterator[tuple[Path, Result | str]]:
     """Recognise together what could be read; every file keeps its place."""
-    inks = [read for _, read in batch if isinstance(read, Ink)]
-    results = iter(recognizer.recognize_many(inks, ask=ask))
+    inputs = [read for _, read in batch if isinstance(read, Input)]
+    results = iter(recognizer.recognize_many(inputs, ask=ask))
     for path, read in batch:
-        yield path, next(results) if isinstance(read, Ink) else read
+        yield path, next(results) if isinstance(read, Input) else read
 
 
 def run_batch(

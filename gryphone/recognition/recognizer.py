@@ -26,7 +26,7 @@ from gryphone.ink import Ink, Stroke, condensed
 from gryphone.model import GryphOne, Memory, Packing
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch, Patches, Pixels, draw, fit, to_patches, typical_stroke
-from gryphone.reading.inputs import read_source
+from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.confidence import hidden_log_probs
 from gryphone.recognition.cpu_linear import prepack
 from gryphone.recognition.question import Ask, Step
@@ -184,9 +184,9 @@ class Recognizer:
     def encode(self, source: Any, *, name: str | None = None) -> Encoded:
         """Read and look at one input: a path, bytes, image, array, Ink or list of strokes."""
         began = time.perf_counter()
-        return self.encode_inks([read_source(source, name)], began)[0]
+        return self.encode_inks([read_input(source, name)], began)[0]
 
-    def encode_inks(self, inks: Sequence[Ink], began: float | None = None) -> list[Encoded]:
+    def encode_inks(self, inks: Sequence[Input | Ink], began: float | None = None) -> list[Encoded]:
         """Look at several inks in one pass of the encoder."""
         return Looked.at(self, inks, time.perf_counter() if began is None else began).each()
 
@@ -207,8 +207,8 @@ class Recognizer:
             return [self.recognize(source, ask=ask) for source in sources]
         if not sources:
             return []
-        inks = [read_source(source) for source in sources]
-        return answer_batch(Looked.at(self, inks, time.perf_counter()), ask)
+        inputs = [read_input(source) for source in sources]
+        return answer_batch(Looked.at(self, inputs, time.perf_counter()), ask)
 
     def decode_options(self, ask: Ask) -> DecodeOptions:
         """How to decode for one question."""
@@ -228,7 +228,7 @@ class Looked:
     """A batch of inks and what the encoder saw of them."""
 
     recognizer: Recognizer
-    inks: Sequence[Ink]
+    inputs: Sequence[Input]
     batch: InkBatch
     pixels: Pixels
     patches: Patches
@@ -236,16 +236,22 @@ class Looked:
     began: float
 
     @classmethod
-    def at(cls, recognizer: Recognizer, inks: Sequence[Ink], began: float) -> Looked:
+    def at(cls, recognizer: Recognizer, inks: Sequence[Input | Ink], began: float) -> Looked:
         """Draw and encode."""
+        inputs = [read_input(ink) for ink in inks]
         model, config = recognizer.checkpoint.model, recognizer.checkpoint.config
-        batch = batch_of([ink.strokes for ink in inks])
+        batch = batch_of([each.ink.strokes for each in inputs])
         # Every point knows its stroke, so that strokes can be found again in the patches.
         batch = replace(batch, glyph=(~batch.pen).cumsum(0) - 1).to(_device(model))
         pixels = draw(batch, config.canvas)
         patches = cut(pixels, config)
         memory = encode_patches(model, patches)
-        return cls(recognizer, inks, batch, pixels, patches, memory, began)
+        return cls(recognizer, inputs, batch, pixels, patches, memory, began)
+
+    @property
+    def inks(self) -> list[Ink]:
+        """The strokes that were read."""
+        return [each.ink for each in self.inputs]
 
     @cached_property
     def _views(self) -> dict[tuple[int, ...], Memory]:
@@ -277,13 +283,13 @@ class Looked:
         if number not in self._tracings:
             from gryphone.photo.redraw import redrawn  # not before there is doubt
 
-            ink = self.inks[number]
-            self._tracings[number] = ink.retraced or redrawn(ink.strokes)
+            read = self.inputs[number]
+            self._tracings[number] = read.retraced or redrawn(read.ink.strokes)
         return self._tracings[number]
 
     def is_doubtful(self, number: int, decoded: Decoded) -> bool:
         """Whether an answer leaves so much doubt that another tracing should be looked at."""
-        most = DOUBT_ABOUT_PICTURE if self.inks[number].retraced else DOUBT_ABOUT_INK
+        most = DOUBT_ABOUT_PICTURE if self.inputs[number].retraced else DOUBT_ABOUT_INK
         return bool(-hidden_log_probs(decoded.ids, decoded).sum() > most)
 
     def other(self, inks: Sequence[int]) -> Memory:

@@ -46,10 +46,13 @@ class Evidence:
 def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Evidence:
     """Read every sample with one and with several decodes; both kinds must be calibrated."""
     ask = Ask(steps=steps, samples=decodes)
-    readable = sorted((s for s in samples if s.ink is not None), key=lambda s: ink_length(s.ink))  # type: ignore[arg-type]
+    readable = sorted(
+        (s for s in samples if s.input is not None),
+        key=lambda s: ink_length(s.input.ink),  # type: ignore[union-attr]
+    )
     whole, right, symbols, symbol_right, owner = [], [], [], [], []
     for number, part in enumerate(chunks(readable, BATCH)):
-        looked = Looked.at(recognizer, [s.ink for s in part], 0.0)  # type: ignore[misc]
+        looked = Looked.at(recognizer, [s.input for s in part], 0.0)  # type: ignore[misc]
         owners = np.repeat(np.arange(len(part)), decodes)
         keys = np.tile(np.arange(decodes), len(part))
         found = looked.decode(owners, keys, recognizer.decode_options(ask))
@@ -189,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         need("matplotlib", "analysis")
     recognizer = load(options.weights, options.device)
     samples = [s for path in options.sets for s in _some(path, options.limit)]
-    if all(sample.ink is None for sample in samples):
+    if all(sample.input is None for sample in samples):
         first = "".join(f"; the first is {s.id}: {s.problem}" for s in samples[:1])
         raise DataError(f"none of {len(samples)} samples can be read{first}")
     began = time.perf_counter()

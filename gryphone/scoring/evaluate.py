@@ -16,7 +16,7 @@ from gryphone.data.archive import members
 from gryphone.data.samples import Sample, Unreadable, read_dataset, without_name
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.ink import Ink
-from gryphone.reading.inputs import read_source
+from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import project
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Looked, Recognizer
@@ -32,11 +32,11 @@ GRAPH_TRUTHS = ("lg", "latex", "unreadable")  # where a truth's graph comes from
 
 @dataclass(frozen=True)
 class Item:
-    """One sample to read: its truth, and its ink or the reason why there is none."""
+    """One sample to read: its truth, and its input or the reason why there is none."""
 
     id: str
     truth: str
-    ink: Ink | None
+    input: Input | None
     problem: str = ""
     name: str = ""  # its file, relative to the data set
 
@@ -119,7 +119,7 @@ def evaluate(
     stream = itertools.islice(items(*paths), limit)
     while window := list(itertools.islice(stream, WINDOW)):
         answers += _read_window(recognizer, window, ask)
-        truths += [replace(i, ink=None) for i in window]
+        truths += [replace(i, input=None) for i in window]
         progress(len(truths))
     if not truths:
         raise DataError(f"{paths[0]}: holds no samples")
@@ -157,15 +157,15 @@ def items(*paths: Path) -> Iterator[Item]:
 def _item(sample: Sample | Unreadable) -> Item:
     if isinstance(sample, Unreadable):
         return Item(sample.name, "", None, without_name(sample.name, sample.error))
-    problem, ink = "", sample.ink
+    problem, found = "", None
     if sample.label is None:
-        ink, problem = None, "has no truth to compare with"
-    elif ink is None:
+        problem = "has no truth to compare with"
+    else:
         try:
-            ink = read_source(sample.image, sample.id)
+            found = read_input(sample.ink or sample.image, sample.id)
         except InkError as error:
             problem = without_name(sample.id, str(error))
-    return Item(sample.id, sample.label or "", ink, problem, sample.name)
+    return Item(sample.id, sample.label or "", found, problem, sample.name)
 
 
 def told_apart(items: Sequence[Item]) -> list[Item]:
@@ -202,11 +202,11 @@ def _read_window(
 ) -> list[tuple[str | None, ...]]:
     """Answers of every run for each item; batches are made of inks of like size."""
     answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
-    inks = [(i, item.ink) for i, item in enumerate(window) if item.ink is not None]
-    inks.sort(key=lambda pair: ink_length(pair[1]))
+    inputs = [(i, item.input) for i, item in enumerate(window) if item.input is not None]
+    inputs.sort(key=lambda pair: ink_length(pair[1].ink))
     options = recognizer.decode_options(ask)
-    for part in chunks(inks, max(1, BATCH // min(ask.decodes, 4))):
-        looked = Looked.at(recognizer, [ink for _, ink in part], time.perf_counter())
+    for part in chunks(inputs, max(1, BATCH // min(ask.decodes, 4))):
+        looked = Looked.at(recognizer, [each for _, each in part], time.perf_counter())
         owners = np.repeat(np.arange(len(part)), ask.decodes)
         keys = np.tile(np.arange(ask.decodes), len(part))
         decodes = looked.decode(owners, keys, options, views=ask.views)

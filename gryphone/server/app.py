@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from gryphone import __version__
+from gryphone.reading import formats
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.middleware import LOCKED, Guard
 from gryphone.server.problems import Problem, problem_of
-from gryphone.server.reading import FORM, JSON
 from gryphone.server.schemas import (
     MOST,
     Answer,
@@ -32,6 +32,7 @@ from gryphone.server.schemas import (
 )
 from gryphone.server.service import Service
 from gryphone.server.settings import Settings
+from gryphone.server.submission import FORM, JSON, describe_format
 
 STATIC = Path(__file__).parent / "static"
 REF = "#/components/schemas/{model}"
@@ -179,6 +180,7 @@ def describe(service: Service) -> dict[str, Any]:
         "parameters": recognizer.checkpoint.parameters,
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].names),
+        "formats": [describe_format(row) for row in formats.FORMATS],
         "max_steps": MOST["steps"],
         "limits": MOST
         | {

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.ink import Ink
+from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Encoded, Looked, Recognizer, load
@@ -38,7 +39,7 @@ class Left(Exception):
 class Job:
     """One question in the queue. `arrived` and `expires` are time.perf_counter() values."""
 
-    ink: Ink
+    input: Input | Ink
     ask: Ask
     arrived: float
     expires: float
@@ -200,8 +201,8 @@ class Engine:
     def _look(self, jobs: Sequence[Job]) -> list[Encoded]:
         if self.recognizer is None:
             raise RuntimeError("the model is not loaded")
-        inks = [job.ink for job in jobs]
-        return Looked.at(self.recognizer, inks, time.perf_counter()).each()
+        inputs = [job.input for job in jobs]
+        return Looked.at(self.recognizer, inputs, time.perf_counter()).each()
 
     @staticmethod
     def _asked(job: Job) -> Ask:

@@ -23,9 +23,9 @@ from gryphone.recognition.result import Result
 from gryphone.server.admission import House, Visit
 from gryphone.server.engine import Engine, Job, Left
 from gryphone.server.problems import Problem, problem_of
-from gryphone.server.reading import FORM, Reading, media_type, read_request, warm_up
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
+from gryphone.server.submission import FORM, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
@@ -125,11 +125,13 @@ class Service:
             seconds = f"{self.settings.body_seconds:g} s"
             raise Problem(408, "slow_body", f"the body did not arrive within {seconds}") from None
 
-    async def _start(self, body: Body, events: asyncio.Queue[Event] | None) -> tuple[Reading, Job]:
+    async def _start(
+        self, body: Body, events: asyncio.Queue[Event] | None
+    ) -> tuple[Submission, Job]:
         """Read the ink of a request and queue its question."""
         reading = await self._read(body)
         ask = question(self.recognizer, reading.options)
-        job = Job(reading.ink, ask, body.began, body.began + self.settings.seconds)
+        job = Job(reading.input, ask, body.began, body.began + self.settings.seconds)
         if events is not None:
             put = _from_thread(events)
             job.emit = put
@@ -138,7 +140,7 @@ class Service:
         self.house.pace = self.engine.pace
         return reading, job
 
-    async def _read(self, body: Body) -> Reading:
+    async def _read(self, body: Body) -> Submission:
         pool = self.readers if media_type(body.kind) == FORM else self.clerks
         self.house.reading += 1
         work = pool.submit(read_request, body.data, body.kind, self.settings)
@@ -155,7 +157,7 @@ class Service:
         finally:
             self.house.reading -= 1
 
-    def _abandon(self, work: Future[Reading]) -> None:
+    def _abandon(self, work: Future[Submission]) -> None:
         """A thread cannot be stopped: it keeps its place in the house until it is done."""
         if work.cancel() or work.done():
             return
@@ -165,7 +167,7 @@ class Service:
         def release() -> None:
             house.overdue -= 1
 
-        def done(_: Future[Reading]) -> None:
+        def done(_: Future[Submission]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(release)
 
@@ -185,7 +187,7 @@ class Service:
             job.leave()
 
     async def _events(
-        self, first: Event, events: asyncio.Queue[Event], reading: Reading
+        self, first: Event, events: asyncio.Queue[Event], reading: Submission
     ) -> AsyncIterator[bytes]:
         """Server-sent events up to the result or the error."""
         event = first
@@ -198,7 +200,7 @@ class Service:
         except Exception as error:
             yield _event("error", problem_of(error).body())
 
-    async def _render(self, reading: Reading, result: Result) -> bytes:
+    async def _render(self, reading: Submission, result: Result) -> bytes:
         work = self.clerks.submit(render, reading, result)
         return await asyncio.wrap_future(work)
 
@@ -284,10 +286,10 @@ class Closing(StreamingResponse):
             self.close()
 
 
-def render(reading: Reading, result: Result) -> bytes:
+def render(reading: Submission, result: Result) -> bytes:
     """The answer as JSON."""
     data = result.to_full_dict()
     data["size"] = None if reading.size is None else list(reading.size)
     if reading.options.ink or not reading.sent:
-        data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.ink.strokes]}
+        data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.input.ink.strokes]}
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
