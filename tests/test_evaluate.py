@@ -135,7 +135,7 @@ def test_images_with_labels_need_no_ink(tmp_path: Path) -> None:
     (folder / "a.png").write_bytes(b"this is no picture")
     (folder / "labels.tsv").write_text("a\tx\nmissing\ty\n")
     found = list(items(folder))
-    assert [item.ink for item in found] == [None, None]
+    assert [item.input for item in found] == [None, None]
     assert found[0].truth == "x"
     assert all(item.problem for item in found)
 

@@ -25,6 +25,7 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
 from gryphone.photo.redraw import redrawn
 from gryphone.reading.inkml import to_inkml
+from gryphone.reading.inputs import Input
 from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Looked, Recognizer, load, together
@@ -151,12 +152,14 @@ def test_an_unsure_answer_looks_at_both_tracings(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, other = row("x+1"), row("x=2"), power()
-    both = replace(one, retraced=two.strokes)
+    both = Input(one, two.strokes)
     looked = Looked.at(recognizer, [other, both, two], 0.0)
     alone = Looked.at(recognizer, [two], 0.0).memory
     torch.testing.assert_close(looked.other([1]).features, alone.features, atol=1e-4, rtol=1e-4)
 
-    def answer(ink: Ink, beside: Sequence[Ink] = (), **options: object) -> list[float]:
+    def answer(
+        ink: Ink | Input, beside: Sequence[Ink | Input] = (), **options: object
+    ) -> list[float]:
         results = recognizer.recognize_many([*beside, ink], steps=3, **options)
         return [s.confidence for s in results[-1].symbols]
 
@@ -170,7 +173,7 @@ def test_an_unsure_answer_looks_at_both_tracings(
     named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
     assert named <= set(range(len(one.strokes)))
     drawn_again = answer(one)  # pen ink is traced from its drawing
-    assert answer(replace(one, retraced=redrawn(one.strokes))) == drawn_again
+    assert answer(Input(one, redrawn(one.strokes))) == drawn_again
     monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_PICTURE", 1e9)
     assert answer(both) != answer(one) == drawn_again
     monkeypatch.setattr("gryphone.recognition.recognizer.DOUBT_ABOUT_INK", 1e9)

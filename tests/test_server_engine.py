@@ -114,10 +114,10 @@ def test_one_bad_ink_hurts_no_other(
 ) -> None:
     at = Looked.at
 
-    def explode(recognizer: Recognizer, inks: Any, began: float) -> Looked:
-        if any(len(ink.strokes) == 1 for ink in inks):
-            raise RuntimeError(f"{inks[0].strokes} breaks the encoder")
-        return at(recognizer, inks, began)
+    def explode(recognizer: Recognizer, inputs: Any, began: float) -> Looked:
+        if any(len(each.ink.strokes) == 1 for each in inputs):
+            raise RuntimeError(f"{inputs[0].ink.strokes} breaks the encoder")
+        return at(recognizer, inputs, began)
 
     with in_process(recognizer) as client, ThreadPoolExecutor(4) as pool:
         gate = Gate(client)

@@ -5,7 +5,7 @@ import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
 import { loadDraft, saveDraft } from "./draft.js";
 import { adopt, BLANK, Drawing, PEN } from "./drawing.js";
-import { kindOf, readPhoto } from "./files.js";
+import { kindOf, learnFormats, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
 import { History } from "./history.js";
 import { Pad } from "./pad.js";
@@ -271,6 +271,7 @@ function openSnapshot({ locks: locked = [], writing: id = null, ...snapshot }) {
 async function openFile(file) {
   hideNotice();
   try {
+    await learned;
     const kind = kindOf(file);
     if (!kind) throw new Error(`${file.name} is neither a picture (PNG, JPEG, …) nor InkML.`);
     const photo = kind === "photo" ? await readPhoto(file) : null;
@@ -412,11 +413,12 @@ installControls({
 
 async function loadModel() {
   try {
-    const { symbols, max_steps: most } = await model();
+    const { symbols, formats, max_steps: most } = await model();
     panel.vocabulary = symbols;
+    learnFormats(formats);
     if (most) $("steps").max = Math.min(50, most);
   } catch {
-    // The page works without the list of symbols; reading says what is wrong.
+    // The page works without the lists of symbols and files; reading says what is wrong.
   }
 }
 
@@ -426,4 +428,4 @@ const draft = loadDraft();
 if (draft) openSnapshot(draft);
 showTools();
 if (drawing.empty) refresh();
-loadModel();
+const learned = loadModel();
