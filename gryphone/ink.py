@@ -94,9 +94,9 @@ class Ink:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ink):
             return NotImplemented
-        return self._values()[1:] == other._values()[1:] and same_strokes(
-            self.strokes, other.strokes
-        )
+        same = self._values()[1:] == other._values()[1:]
+        same = same and len(self.strokes) == len(other.strokes)
+        return same and all(map(np.array_equal, self.strokes, other.strokes))
 
     def __hash__(self) -> int:
         return hash((self.id, self.label, len(self.strokes), self.bounds))
@@ -104,11 +104,6 @@ class Ink:
     def __reduce__(self) -> tuple[type["Ink"], tuple[Any, ...]]:
         # Rebuilding through __init__ keeps a copy from another process read-only as well.
         return Ink, self._values()
-
-
-def same_strokes(mine: Sequence[Stroke], others: Sequence[Stroke]) -> bool:
-    """Whether two inks are drawn alike, to the bit."""
-    return len(mine) == len(others) and all(map(np.array_equal, mine, others))
 
 
 def frozen_strokes(strokes: Iterable[Any], name: str) -> tuple[Stroke, ...]:

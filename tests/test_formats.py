@@ -17,7 +17,7 @@ from gryphone.errors import InkError
 from gryphone.ink import DEFAULT_LIMITS, Ink, Limits, read_bytes
 from gryphone.reading import formats
 from gryphone.reading.formats import ANY_PICTURE, FORMATS, Format, readers, unread_suffixes
-from gryphone.reading.inputs import Input, expand, format_of, read_input
+from gryphone.reading.inputs import expand, format_of, read_input
 from gryphone.server.submission import describe_format
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -111,8 +111,8 @@ def test_a_new_format_is_a_reader_and_a_row(
     (folder / "a.dots").write_bytes(DOTS)
     (tmp_path / "a").write_bytes(DOTS)  # told by its first bytes
     for source in (folder / "a.dots", tmp_path / "a"):
-        assert read_input(source) == Input(expected)
-    assert read_input(DOTS, "a") == Input(expected)
+        assert read_input(source).ink == expected
+    assert read_input(DOTS, "a").ink == expected
     assert expand([str(folder)]) == [folder / "a.dots"] and not caplog.records
     [sample] = read_dataset(folder)
     assert isinstance(sample, Sample) and (sample.label, sample.ink) == ("x", expected)

@@ -31,6 +31,11 @@ def test_inference_imports_no_training_server_or_plotting_code() -> None:
         assert not any(m.startswith(f"gryphone.{part}") for m in ours), (part, ours)
 
 
+def test_readers_import_what_they_need_when_they_read() -> None:
+    loaded = modules_after("import gryphone.reading.inputs")
+    assert not loaded & {*HEAVY, "torch", "skimage", "PIL", "defusedxml", "tarfile"}
+
+
 @pytest.mark.parametrize("missing", ["rapidfuzz", "defusedxml", "latex2mathml", "pydantic"])
 def test_training_runs_without_inference_extras(missing: str) -> None:
     code = (

@@ -5,7 +5,7 @@ trace.py thins it and follows the lines.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,7 +55,7 @@ class Writing:
 
     dark: Grey  # (H, W), 0 outside the kept ink
     levels: Levels
-    box: tuple[float, float]  # left and top of `dark` in the picture
+    corner: tuple[float, float]  # left and top of `dark` in the picture
     scale: float  # pixels of `dark` per pixel of the picture
     width: float  # of the pen, in pixels of `dark`
     symbol: float  # usual size of a symbol, likewise
@@ -76,57 +76,57 @@ def trace_twice(source: Source, *, name: str | None = None) -> tuple[Ink, tuple[
 
     There may be none: what is fine when smoothed may be too rough without.
     """
-    ink, dark, writing = _first_tracing(source, name)
+    ink, writing = _first_tracing(source, name)
     try:
-        return ink, _strokes(dark, writing, CRISP)
+        return ink, _strokes(writing, CRISP)
     except InkError:
         return ink, ()
 
 
-def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Grey, Writing]:
-    """The ink, its darkness at working size, and what was measured of the writing."""
+def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Writing]:
+    """The ink, and the writing at the size at which it was traced."""
     name = name or (str(source) if isinstance(source, (str, Path)) else "image")
     picture = open_picture(source, name)
-    writing = find_writing(picture)
-    dark = _resized(writing.dark, working_zoom(writing))
+    writing = _at_working_size(find_writing(picture))
     try:
-        strokes = _strokes(dark, writing, SMOOTH)
+        strokes = _strokes(writing, SMOOTH)
     except InkError as error:
         raise InkError(f"{name}: {error}") from error
     if not strokes:
         raise InkError(f"{name}: no ink found; is the page empty or too faint?")
-    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes), dark, writing
+    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes), writing
 
 
-def _strokes(dark: Grey, writing: Writing, care: tuple[float, float]) -> tuple[Stroke, ...]:
-    """The lines of the ink at working size, in pixels of the image, from left to right."""
+def _strokes(writing: Writing, care: tuple[float, float]) -> tuple[Stroke, ...]:
+    """The lines of the ink in pixels of the image, from left to right."""
+    from scipy.ndimage import gaussian_filter
+
     from gryphone.photo.trace import trace
 
-    zoom = working_zoom(writing)
-    lines = trace(working_mask(dark, writing, zoom, care), writing.width * zoom)
+    soft, crisp = care
+    # The ink's edges and the pen's short skips are smoothed.
+    dark = gaussian_filter(writing.dark, soft * writing.width)
+    # Lines come out against their surroundings, so that the eye of an e stays open.
+    dark += crisp * (dark - gaussian_filter(dark, writing.width))
+    lines = trace(ink_mask(dark, writing.levels), writing.width)
     # Pixel centres lie at half coordinates in every resolution.
-    strokes = [(line + 0.5) / (zoom * writing.scale) + np.array(writing.box) for line in lines]
+    strokes = [(line + 0.5) / writing.scale + np.array(writing.corner) for line in lines]
     return tuple(sorted(strokes, key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min())))
 
 
-def working_mask(
-    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
-) -> NDArray[np.bool_]:
-    """The ink at working size, its edges and the pen's short skips smoothed."""
-    from scipy.ndimage import gaussian_filter
+def _at_working_size(writing: Writing) -> Writing:
+    """The same with pens and symbols as large as tracing wants them."""
+    from PIL import Image
 
-    soft, crisp = care
-    width = writing.width * zoom
-    dark = gaussian_filter(dark, soft * width)
-    # Lines come out against their surroundings, so that the eye of an e stays open.
-    dark += crisp * (dark - gaussian_filter(dark, width))
-    return ink_mask(dark, writing.levels)
-
-
-def working_zoom(writing: Writing) -> float:
-    """The resize after which pens and symbols are as large as tracing wants them."""
     zoom = max(PEN / max(writing.width, 0.5), SYMBOL / writing.symbol)
-    return min(zoom, LARGEST_ZOOM)
+    zoom = min(zoom, LARGEST_ZOOM)
+    dark = writing.dark
+    if abs(zoom - 1) >= 0.02:
+        rows, columns = (max(3, round(side * zoom)) for side in dark.shape)
+        resized = Image.fromarray(dark).resize((columns, rows), Image.Resampling.BICUBIC)
+        dark = np.asarray(resized, dtype=np.float32)
+    width, symbol = writing.width * zoom, writing.symbol * zoom
+    return replace(writing, dark=dark, scale=zoom * writing.scale, width=width, symbol=symbol)
 
 
 def find_writing(picture: Picture) -> Writing:
@@ -145,7 +145,7 @@ def _zoom_in(picture: Picture, sheet: Sheet | None) -> Writing:
     writing = _measure_writing(picture, (0, 0, width, height), scale, sheet)
     if scale < 1 and writing.symbol < COARSE:
         rows, columns = writing.dark.shape
-        left, top = writing.box
+        left, top = writing.corner
         box = (int(left), int(top), *(int(v) for v in (left + columns / scale, top + rows / scale)))
         closer = min(1.0, 2 * COARSE / writing.symbol * scale)
         closer = min(closer, (2 * PAGE / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
@@ -203,13 +203,3 @@ def _kept(
         # With the soft edge of what goes, but never the edge of what stays.
         part[grown(grown(dropped)) & ~kept] = 0
     return part, kept, (left, top)
-
-
-def _resized(dark: Grey, zoom: float) -> Grey:
-    from PIL import Image
-
-    if abs(zoom - 1) < 0.02:
-        return dark
-    size = [max(3, round(side * zoom)) for side in dark.shape[::-1]]
-    resized = Image.fromarray(dark).resize((size[0], size[1]), Image.Resampling.BICUBIC)
-    return np.asarray(resized, dtype=np.float32)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gryphone.errors import InkError
-from gryphone.ink import Ink, Stroke, frozen_strokes, same_strokes
+from gryphone.ink import Ink, Stroke, frozen_strokes
 from gryphone.photo.decode import NotAPicture
 from gryphone.photo.image import trace_twice
 from gryphone.reading import formats
@@ -39,14 +39,6 @@ class Input:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "retraced", frozen_strokes(self.retraced, self.ink.id))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Input):
-            return NotImplemented
-        return self.ink == other.ink and same_strokes(self.retraced, other.retraced)
-
-    def __hash__(self) -> int:
-        return hash(self.ink)
 
     def __reduce__(self) -> tuple[type[Input], tuple[Any, ...]]:
         return Input, (self.ink, self.retraced)  # whose copies are read-only too
