@@ -4,7 +4,7 @@
 x grows to the right and y downwards, in whatever unit the device used.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -59,12 +59,11 @@ class Ink:
     mathml: str | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what a reader of the result should know
-    retraced: tuple[Stroke, ...] = ()  # another tracing of the same picture
 
     def __post_init__(self) -> None:
         if not self.strokes:
             raise InkError(f"{self.id}: no strokes; there is nothing to read")
-        strokes = tuple(_frozen(s, self.id, i) for i, s in enumerate(self.strokes))
+        strokes = frozen_strokes(self.strokes, self.id)
         for glyph in self.glyphs:
             wrong = [s for s in glyph.strokes if not 0 <= s < len(strokes)]
             if wrong:
@@ -72,9 +71,7 @@ class Ink:
                     f"{self.id}: symbol {glyph.label!r} names stroke {wrong[0]}, "
                     f"but there are {len(strokes)} strokes"
                 )
-        retraced = tuple(_frozen(s, self.id, i) for i, s in enumerate(self.retraced))
         object.__setattr__(self, "strokes", strokes)
-        object.__setattr__(self, "retraced", retraced)
         object.__setattr__(self, "glyphs", tuple(self.glyphs))
         object.__setattr__(self, "annotations", MappingProxyType(dict(self.annotations)))
         object.__setattr__(self, "notes", tuple(self.notes))
@@ -94,18 +91,14 @@ class Ink:
 
     def _values(self) -> tuple[Any, ...]:
         rest = (self.label, self.glyphs, self.id, self.writer, self.mathml, dict(self.annotations))
-        return (self.strokes, *rest, self.notes, self.retraced)
+        return (self.strokes, *rest, self.notes)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ink):
             return NotImplemented
-        return self._values()[1:-1] == other._values()[1:-1] and all(
-            len(mine) == len(others) and all(map(np.array_equal, mine, others))
-            for mine, others in (
-                (self.strokes, other.strokes),
-                (self.retraced, other.retraced),
-            )
-        )
+        same = self._values()[1:] == other._values()[1:]
+        same = same and len(self.strokes) == len(other.strokes)
+        return same and all(map(np.array_equal, self.strokes, other.strokes))
 
     def __hash__(self) -> int:
         return hash((self.id, self.label, len(self.strokes), self.bounds))
@@ -113,6 +106,11 @@ class Ink:
     def __reduce__(self) -> tuple[type["Ink"], tuple[Any, ...]]:
         # Rebuilding through __init__ keeps a copy from another process read-only as well.
         return Ink, self._values()
+
+
+def frozen_strokes(strokes: Iterable[Any], name: str) -> tuple[Stroke, ...]:
+    """Read-only copies of strokes, or an InkError that says where one is damaged."""
+    return tuple(_frozen(stroke, name, index) for index, stroke in enumerate(strokes))
 
 
 def _frozen(points: Any, name: str, index: int) -> Stroke:

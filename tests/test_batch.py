@@ -234,7 +234,7 @@ def test_no_file_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def flawed(path: Path) -> None:
         raise MemoryError("of 3 bytes")
 
-    monkeypatch.setattr("gryphone.recognition.batch.read_source", flawed)
+    monkeypatch.setattr("gryphone.recognition.batch.read_input", flawed)
     assert read_file(Path("a.png")) == "a.png: cannot be read: MemoryError: of 3 bytes"
 
 

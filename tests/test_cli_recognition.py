@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 from gryphone.checkpoint import load_model
 from gryphone.cli import evaluation, recognition
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
-from gryphone.ink import Ink
 from gryphone.reading.inkml import to_inkml
+from gryphone.reading.inputs import Input
 from gryphone.recognition.batch import read_file
 from gryphone.recognition.recognizer import load
 
@@ -256,8 +256,8 @@ def test_ctrl_c_says_how_far_it_got(
 def test_a_killed_worker_is_one_line(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(files: Sequence[Path], *more: object) -> Iterator[Ink]:
-        yield from [power()] * 9
+    def killed(files: Sequence[Path], *more: object) -> Iterator[Input]:
+        yield from [Input(power())] * 9
         raise BrokenProcessPool("terminated abruptly")
 
     monkeypatch.setattr("gryphone.recognition.batch._read_ahead", killed)

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from gryphone.photo.redraw import redrawn
 from inkmaker import fraction, power, row
 from paper import Page, draw_page
 from PIL import Image, features
@@ -21,20 +20,21 @@ from skimage.measure import approximate_polygon
 from gryphone.data.datasets import read_dataset
 from gryphone.data.images import read_boxes, trace_images
 from gryphone.data.packed import read_packed, write_packed
-from gryphone.data.samples import IMAGES, Sample, Unreadable
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
 from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, without_dust
 from gryphone.photo.decode import open_picture
-from gryphone.photo.image import read_image
+from gryphone.photo.image import read_image, trace_twice
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.sheet import find_sheet
-from gryphone.photo.skeleton import radii_of
-from gryphone.photo.smooth import TOLERANCE, _soft, smooth
+from gryphone.photo.skeleton import TOLERANCE, _soft, radii_of, smooth
 from gryphone.photo.trace import trace
 from gryphone.raster import InkBatch, typical_stroke
+from gryphone.reading.formats import readers
 from gryphone.reading.inkml import to_inkml
-from gryphone.reading.inputs import expand
+from gryphone.reading.inputs import expand, read_input
+from gryphone.recognition.encoding import redrawn
 from gryphone.studies.invariance import on_desk
 from gryphone.synth.photographs import photograph_inks, some_paper
 
@@ -253,7 +253,7 @@ def test_scale_does_not_matter(factor: float) -> None:
 # --- every kind of file -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", IMAGES)
+@pytest.mark.parametrize("ending", readers(picture=True))
 def test_formats(ending: str, tmp_path: Path) -> None:
     if ending == ".avif" and not features.check("avif"):
         pytest.skip("this Pillow knows no AVIF")
@@ -341,8 +341,6 @@ def _bad() -> dict[str, tuple[object, str]]:
         "paper noise": (noise, "blank|no ink"),
         "clear": (Image.new("RGBA", (100, 100)), "blank"),
         "text": (b"x = 1\n" * 50, "not an image .* or GIF"),
-        "PDF": (b"%PDF-1.7\n" + b"x" * 90, "PDF is not read; save its page as PNG"),
-        "HEIC": (b"\0\0\0\x18ftypheic" + b"x" * 90, "HEIC is not read; save it as JPEG"),
         "empty file": (b"", "empty"),
         "cut short": (jpeg[: len(jpeg) // 3], "damaged"),
         "cut header": (encoded(PICTURE)[:30], "image"),
@@ -421,12 +419,15 @@ def test_pack_images(tmp_path: Path) -> None:
 
 def test_a_second_tracing_is_less_smoothed() -> None:
     page = draw_page(INK.strokes, Page(pen=6))
-    once, twice = read_image(page), read_image(page, twice=True)
-    assert not once.retraced and twice.retraced
-    assert all(map(np.array_equal, once.strokes, twice.strokes))
-    again = replace(twice, strokes=twice.retraced, retraced=())
+    once, (ink, retraced) = read_image(page), trace_twice(page)
+    assert retraced and ink == once
+    again = replace(ink, strokes=retraced)
     assert 0 < distance(again, once) < 0.02 and distance(again, INK) < 0.03
-    assert twice != once and pickle.loads(pickle.dumps(twice)) == twice
+    twice = read_input(page)
+    for read in (twice, pickle.loads(pickle.dumps(twice))):
+        assert read.ink == once and len(read.retraced) == len(retraced)
+        assert all(map(np.array_equal, read.retraced, retraced))
+        assert not any(stroke.flags.writeable for stroke in read.retraced)
 
 
 def test_a_pens_dot_and_a_lines_crumb_stay_and_a_speck_goes() -> None:

@@ -14,6 +14,7 @@ from serving import events, in_process, strokes, tiny
 from starlette.testclient import TestClient
 
 from gryphone.errors import ConfigError
+from gryphone.reading.formats import FORMATS
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.recognizer import Recognizer
@@ -190,6 +191,7 @@ def test_about(client: TestClient, recognizer: Recognizer) -> None:
     ModelAnswer.model_validate(model)
     assert model["symbols"] == list(recognizer.tokenizer.vocabularies[0].tokens[2:])
     assert model["vocabulary"]["symbols"] == len(model["symbols"])
+    assert [f["name"] for f in model["formats"]] == [row.name for row in FORMATS]
     assert model["max_steps"] == model["limits"]["steps"] == 50
     assert {"bytes", "megapixels", "strokes", "points", "samples", "hint"} <= set(model["limits"])
 

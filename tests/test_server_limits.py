@@ -21,9 +21,9 @@ from gryphone.errors import InkError
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.problems import Problem
-from gryphone.server.reading import read_form, read_photo, read_request
 from gryphone.server.run import make_server
 from gryphone.server.settings import Settings
+from gryphone.server.submission import read_form, read_photo, read_request
 
 SMALL = {"body": 20_000, "strokes": 50, "points": 400, "megapixels": 2, "path": 100}
 BOMB = (

@@ -132,12 +132,12 @@ def _is_same_file(name: Path, out: Path) -> bool:
 
 def _check_out(out: Path, many: bool) -> None:
     """Refuse a name whose ending promises something else than what would be written."""
-    from gryphone.reading.inputs import READABLE
+    from gryphone.reading.formats import readers
 
     ending = out.suffix.lower()
     if ending in LINES or not ending or (out.exists() and not out.is_file()):  # or a pipe
         return
-    if ending in READABLE:
+    if ending in readers():
         raise ConfigError(f"--out {out}: {ending} is a kind of input; choose .txt or .jsonl")
     if many:
         raise ConfigError(

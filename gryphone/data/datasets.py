@@ -6,8 +6,9 @@ from pathlib import Path
 from gryphone.data import folder, mathwriting
 from gryphone.data.archive import Member, is_archive, source_name
 from gryphone.data.packed import read_packed
-from gryphone.data.samples import INKS, Sample, Samples, ink_sample, inks_in
+from gryphone.data.samples import Sample, Samples, ink_sample, inks_in
 from gryphone.errors import DataError
+from gryphone.reading.formats import readers
 
 
 def read_dataset(path: Path, *more: Path) -> Samples:
@@ -29,8 +30,9 @@ def _read_inks(path: Path) -> Samples:
     if path.suffix == ".parquet":
         return _unpacked(path)
     if path.is_file() and not is_archive(path):
-        if path.suffix.lower() not in INKS:
-            kinds = "a folder, a tar archive, or an .inkml, .json or .parquet file"
+        inks = readers(picture=False)
+        if path.suffix.lower() not in inks:
+            kinds = f"a folder, a tar archive, or an {', '.join(inks)} or .parquet file"
             raise DataError(f"{path}: expected {kinds}")
         return iter([ink_sample(Member(path.name, path.read_bytes()), path.stem)])
     first = next((member for member in inks_in(path) if member.suffix == ".inkml"), None)

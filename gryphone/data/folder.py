@@ -3,17 +3,9 @@
 from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, is_archive, members, source_name
-from gryphone.data.samples import (
-    IMAGES,
-    INKS,
-    LABELS,
-    Sample,
-    Samples,
-    Unreadable,
-    ink_sample,
-    is_sample,
-)
+from gryphone.data.samples import Sample, Samples, Unreadable, ink_sample, is_sample
 from gryphone.errors import DataError
+from gryphone.reading.formats import LABELS, readers
 
 
 def _is_labels(name: str) -> bool:
@@ -31,7 +23,7 @@ def has_labels(path: Path) -> bool:
     # Decompressing hundreds of megabytes only to guess the kind is too slow: the first file of a
     # compressed archive decides.
     first = next(members(path), None)
-    return first is not None and (first.suffix in IMAGES or _is_labels(first.name))
+    return first is not None and (first.suffix in readers(picture=True) or _is_labels(first.name))
 
 
 def read_labels(*paths: Path) -> dict[str, str]:
@@ -74,7 +66,7 @@ def read(path: Path, *more: Path) -> Samples:
 
 
 def _sample(member: Member, source: str, label: str | None) -> Sample | Unreadable:
-    if member.suffix in INKS:
+    if member.suffix in readers(picture=False):
         return ink_sample(member, source, label)
     if label is None:
         return Unreadable(member.name, f"has no line {member.stem!r} in {LABELS}")

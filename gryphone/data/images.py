@@ -17,6 +17,7 @@ from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Glyph, Ink
 from gryphone.photo.image import read_image
+from gryphone.reading.inputs import naming_unread
 
 INSIDE = 0.85  # share of a stroke's length that must lie in a box to be part of its symbol
 SLACK = 3.0  # pixels a box is enlarged by: boxes hug the ink, and thinning moves it a little
@@ -66,7 +67,8 @@ def trace_images(
             yield sample
             continue
         try:
-            ink = read_image(sample.image, name=sample.id)
+            with naming_unread(sample.image, sample.id):
+                ink = read_image(sample.image, name=sample.id)
         except InkError as error:
             yield Unreadable(sample.id, str(error))
             continue

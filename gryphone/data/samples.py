@@ -1,13 +1,13 @@
 """What every data set yields: a labelled ink or image, or the reason why there is none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, members
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
-from gryphone.reading.inkml import read_inkml
+from gryphone.reading.formats import LABELS, readers
 from gryphone.reading.strokes import read_strokes
 
 
@@ -39,21 +39,13 @@ def without_name(name: str, error: str) -> str:
     return error.removeprefix(f"{name}: ")
 
 
-INKS = {".inkml": read_inkml, ".json": read_strokes}
-IMAGES = (
-    *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
-    *(".avif", ".jp2", ".pbm", ".pgm", ".ppm"),
-)
-LABELS = "labels.tsv"
-
-
 def ink_sample(member: Member, source: str, label: str | None = None) -> Sample | Unreadable:
     """The sample of one ink file; its own label unless one is given."""
-    if member.suffix in IMAGES:
+    read = readers(picture=False).get(member.suffix)
+    if read is None:
         return Unreadable(member.name, f"is an image, and there is no {LABELS} with its label")
-    read: Callable[..., Ink] = INKS[member.suffix]
     try:
-        ink = read(member.data, name=member.name)
+        ink: Ink = read(member.data, name=member.name)
     except InkError as error:
         return Unreadable(member.name, str(error))
     label = ink.label if label is None else label
@@ -67,12 +59,13 @@ def inks_in(path: Path) -> Iterator[Member]:
 
     Any program may leave its JSON beside the inks: only what holds strokes is a sample.
     """
-    found, images = False, 0
+    inks, images = readers(picture=False), 0
+    found = False
     for member in members(path, is_sample):
         if member.suffix == ".json" and not _holds_strokes(member):
             continue
-        found |= member.suffix in INKS
-        images += member.suffix in IMAGES
+        found |= member.suffix in inks
+        images += member.suffix not in inks
         yield member
     if not found and images:
         raise DataError(
@@ -80,12 +73,13 @@ def inks_in(path: Path) -> Iterator[Member]:
             "with name<TAB>LaTeX for each"
         )
     if not found:
-        raise DataError(f"{path}: holds no ink (.inkml, or .json with strokes) and no images")
+        others = ", ".join(suffix for suffix in inks if suffix != ".json")
+        raise DataError(f"{path}: holds no ink ({others}, or .json with strokes) and no images")
 
 
 def is_sample(name: str) -> bool:
     """Whether a file's name ends like that of an ink or an image."""
-    return PurePosixPath(name).suffix.lower() in (*INKS, *IMAGES)
+    return PurePosixPath(name).suffix.lower() in readers()
 
 
 def _holds_strokes(member: Member) -> bool:

@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 
 Bytes = NDArray[np.uint8]  # (H, W), 0 black to 255 white
 Grey = NDArray[np.float32]  # (H, W)
-Box = tuple[int, int, int, int]  # left, top, right, bottom
-Source = "Path | bytes | Image | NDArray[Any]"
+PixelBox = tuple[int, int, int, int]  # left, top, right, bottom
 
 MEGAPIXELS = 64  # phones take up to 50; beyond it memory and time are an attack's, not a user's
 SMALLEST = 3  # pixels on a side: anything less cannot hold a symbol
 FILE_LIMITS = Limits(bytes=256 << 20)
 # Pages and frames: the further pictures of a camera's MPO, or layers of a PSD, are no others.
 PAGED = ("TIFF", "GIF", "WEBP", "PNG", "AVIF")
-# What else people have, by its first bytes.
-UNREAD = {
-    rb"%PDF-": "PDF is not read; save its page as PNG",
-    rb"(?s)....ftyp(hei|hev|mif1|msf1)": "HEIC is not read; save it as JPEG or PNG",
-    rb"(?s)....ftypavi": "AVIF that is damaged, or that this Pillow cannot read; save it as PNG",
-}
+
+
+class NotAPicture(InkError):
+    """Content that Pillow does not know; who knows other formats may say what it is."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Picture:
         """Width and height in pixels."""
         return self.image.size
 
-    def grey(self, box: Box, scale: float) -> Bytes:
+    def grey(self, box: PixelBox, scale: float) -> Bytes:
         """The part inside `box`, resized by `scale` (at most 1), light as the eye sees it."""
         from PIL import Image
 
@@ -101,17 +98,13 @@ def _opened(data: bytes, name: str) -> "Image":
             f"{name}: {size}, the limit is {MEGAPIXELS} megapixels; make the image smaller"
         ) from error
     except UnidentifiedImageError as error:
-        raise InkError(f"{name}: {_unread(data)}") from error
+        raise NotAPicture(
+            f"{name}: not an image that can be read; use PNG, JPEG, WebP, TIFF, BMP or GIF"
+        ) from error
     except Exception as error:  # Pillow's parsers raise what they like on damaged headers
         raise InkError(f"{name}: damaged image: {error}") from error
     _check_size(image.size, name)
     return image
-
-
-def _unread(data: bytes) -> str:
-    """What a file is that is no image, and what to do about it."""
-    known = (said for start, said in UNREAD.items() if re.match(start, data))
-    return next(known, "not an image that can be read; use PNG, JPEG, WebP, TIFF, BMP or GIF")
 
 
 def _notes(image: "Image") -> tuple[str, ...]:

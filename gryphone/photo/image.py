@@ -1,19 +1,19 @@
 """Photo or scan to ink: what the pen would have recorded, so that one raster path serves both.
 
-decode.py opens the file, sheet.py finds the sheet on its desk, paper.py tells ink from paper,
+decode.py opens the file, sheet.py finds the sheet on its desk, binarize.py tells ink from paper,
 trace.py thins it and follows the lines.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gryphone.errors import InkError
-from gryphone.ink import Ink
+from gryphone.ink import Ink, Stroke
 from gryphone.photo.binarize import (
     MOST_PARTS,
     Levels,
@@ -28,19 +28,19 @@ from gryphone.photo.binarize import (
     symbol_size,
     without_dust,
 )
-from gryphone.photo.decode import Box, Grey, Picture, open_picture
+from gryphone.photo.decode import Grey, Picture, PixelBox, open_picture
 from gryphone.photo.rules import without_rules
 from gryphone.photo.sheet import Sheet, find_sheet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["read_image"]
+Source: TypeAlias = "Path | bytes | Image | NDArray[Any]"
 
-FIRST_LOOK = 1_500_000  # pixels: enough to find the writing on any page
+PAGE = 1_500_000  # pixels: enough to find the writing on any page
 PEN = 4.0  # pixels: pen width to work at, unless
 SYMBOL = 64.0  # symbols then come out smaller than this
-COARSE = 28.0  # pixels: smaller symbols are worth another look at the original
+COARSE = 28.0  # pixels: smaller symbols are worth going back to the original
 # Smoothing (its deviation in pen widths) and sharpening before the ink is thinned. Smooth lines
 # have no false branches, crisp ones keep their faint ends and open eyes: each loses what the other
 # finds, so whoever reads the ink had better see both.
@@ -55,98 +55,107 @@ class Writing:
 
     dark: Grey  # (H, W), 0 outside the kept ink
     levels: Levels
-    box: tuple[float, float]  # left and top of `dark` in the picture
+    corner: tuple[float, float]  # left and top of `dark` in the picture
     scale: float  # pixels of `dark` per pixel of the picture
     width: float  # of the pen, in pixels of `dark`
     symbol: float  # usual size of a symbol, likewise
 
 
-def read_image(
-    source: "Path | bytes | Image | NDArray[Any]", *, name: str | None = None, twice: bool = False
-) -> Ink:
+def read_image(source: Source, *, name: str | None = None) -> Ink:
     """Strokes of a photographed, scanned or drawn formula, in pixels of the image, y down.
 
     Takes PNG, JPEG, WebP, TIFF, BMP, GIF and other files that Pillow knows as a path or bytes, PIL
     images, and arrays of shape (height, width[, channels]). Raises InkError for whatever holds no
-    readable ink. `twice` traces the image once more for `Ink.retraced`, less smoothed.
+    readable ink.
     """
+    return _first_tracing(source, name)[0]
+
+
+def trace_twice(source: Source, *, name: str | None = None) -> tuple[Ink, tuple[Stroke, ...]]:
+    """The same ink and the strokes of another tracing, less smoothed, of one decoded image.
+
+    There may be none: what is fine when smoothed may be too rough without.
+    """
+    ink, writing = _first_tracing(source, name)
+    try:
+        return ink, _strokes(writing, CRISP)
+    except InkError:
+        return ink, ()
+
+
+def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Writing]:
+    """The ink, and the writing at the size at which it was traced."""
     name = name or (str(source) if isinstance(source, (str, Path)) else "image")
     picture = open_picture(source, name)
-    writing = find_writing(picture)
-    zoom = working_zoom(writing)
-    dark = _resized(writing.dark, zoom)
+    writing = _at_working_size(find_writing(picture))
     try:
-        strokes = _strokes(dark, writing, zoom, SMOOTH)
+        strokes = _strokes(writing, SMOOTH)
     except InkError as error:
         raise InkError(f"{name}: {error}") from error
     if not strokes:
         raise InkError(f"{name}: no ink found; is the page empty or too faint?")
-    retraced: tuple[NDArray[np.float64], ...] = ()
-    if twice:
-        with suppress(InkError):  # what is fine when smoothed may be too rough without
-            retraced = _strokes(dark, writing, zoom, CRISP)
-    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes, retraced=retraced)
+    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes), writing
 
 
-def _strokes(
-    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
-) -> tuple[NDArray[np.float64], ...]:
-    """The lines of the ink at working size, in pixels of the image, from left to right."""
+def _strokes(writing: Writing, care: tuple[float, float]) -> tuple[Stroke, ...]:
+    """The lines of the ink in pixels of the image, from left to right."""
+    from scipy.ndimage import gaussian_filter
+
     from gryphone.photo.trace import trace
 
-    lines = trace(working_mask(dark, writing, zoom, care), writing.width * zoom)
+    soft, crisp = care
+    # The ink's edges and the pen's short skips are smoothed.
+    dark = gaussian_filter(writing.dark, soft * writing.width)
+    # Lines come out against their surroundings, so that the eye of an e stays open.
+    dark += crisp * (dark - gaussian_filter(dark, writing.width))
+    lines = trace(ink_mask(dark, writing.levels), writing.width)
     # Pixel centres lie at half coordinates in every resolution.
-    strokes = [(line + 0.5) / (zoom * writing.scale) + np.array(writing.box) for line in lines]
+    strokes = [(line + 0.5) / writing.scale + np.array(writing.corner) for line in lines]
     return tuple(sorted(strokes, key=lambda stroke: (stroke[:, 0].min(), stroke[:, 1].min())))
 
 
-def working_mask(
-    dark: Grey, writing: Writing, zoom: float, care: tuple[float, float]
-) -> NDArray[np.bool_]:
-    """The ink at working size, its edges and the pen's short skips smoothed."""
-    from scipy.ndimage import gaussian_filter
+def _at_working_size(writing: Writing) -> Writing:
+    """The same with pens and symbols as large as tracing wants them."""
+    from PIL import Image
 
-    soft, crisp = care
-    width = writing.width * zoom
-    dark = gaussian_filter(dark, soft * width)
-    # Lines come out against their surroundings, so that the eye of an e stays open.
-    dark += crisp * (dark - gaussian_filter(dark, width))
-    return ink_mask(dark, writing.levels)
-
-
-def working_zoom(writing: Writing) -> float:
-    """The resize after which pens and symbols are as large as tracing wants them."""
     zoom = max(PEN / max(writing.width, 0.5), SYMBOL / writing.symbol)
-    return min(zoom, LARGEST_ZOOM)
+    zoom = min(zoom, LARGEST_ZOOM)
+    dark = writing.dark
+    if abs(zoom - 1) >= 0.02:
+        rows, columns = (max(3, round(side * zoom)) for side in dark.shape)
+        resized = Image.fromarray(dark).resize((columns, rows), Image.Resampling.BICUBIC)
+        dark = np.asarray(resized, dtype=np.float32)
+    width, symbol = writing.width * zoom, writing.symbol * zoom
+    return replace(writing, dark=dark, scale=zoom * writing.scale, width=width, symbol=symbol)
 
 
 def find_writing(picture: Picture) -> Writing:
-    """Look at the sheet, or at the whole picture where none has writing on it."""
+    """What is written on the sheet, or in the whole picture where none has writing on it."""
     sheet = find_sheet(picture)
     if sheet is not None:
         with suppress(InkError):  # a light wall beside the board, say
-            return _find_writing(picture, sheet)
-    return _find_writing(picture, None)
+            return _zoom_in(picture, sheet)
+    return _zoom_in(picture, None)
 
 
-def _find_writing(picture: Picture, sheet: Sheet | None) -> Writing:
-    """Look at the whole page, then closer where the writing turns out to be small."""
+def _zoom_in(picture: Picture, sheet: Sheet | None) -> Writing:
+    """Measure the whole page, then a part of it closer where the writing turns out to be small."""
     width, height = picture.size
-    scale = min(1.0, (FIRST_LOOK / (width * height)) ** 0.5)
-    writing = _look(picture, (0, 0, width, height), scale, sheet)
+    scale = min(1.0, (PAGE / (width * height)) ** 0.5)
+    writing = _measure_writing(picture, (0, 0, width, height), scale, sheet)
     if scale < 1 and writing.symbol < COARSE:
         rows, columns = writing.dark.shape
-        left, top = writing.box
+        left, top = writing.corner
         box = (int(left), int(top), *(int(v) for v in (left + columns / scale, top + rows / scale)))
         closer = min(1.0, 2 * COARSE / writing.symbol * scale)
-        closer = min(closer, (2 * FIRST_LOOK / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
+        closer = min(closer, (2 * PAGE / ((box[2] - box[0]) * (box[3] - box[1]))) ** 0.5)
         if closer > 1.2 * scale:
             box = (box[0], box[1], min(box[2], width), min(box[3], height))
-            writing = _look(picture, box, closer, sheet)
+            writing = _measure_writing(picture, box, closer, sheet)
     return writing
 
 
-def _look(picture: Picture, box: Box, scale: float, sheet: Sheet | None) -> Writing:
+def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet | None) -> Writing:
     """Tell ink from paper inside a box of the picture, at one resolution."""
     grey = picture.grey(box, scale)
     if sheet is None:
@@ -194,13 +203,3 @@ def _kept(
         # With the soft edge of what goes, but never the edge of what stays.
         part[grown(grown(dropped)) & ~kept] = 0
     return part, kept, (left, top)
-
-
-def _resized(dark: Grey, zoom: float) -> Grey:
-    from PIL import Image
-
-    if abs(zoom - 1) < 0.02:
-        return dark
-    size = [max(3, round(side * zoom)) for side in dark.shape[::-1]]
-    resized = Image.fromarray(dark).resize((size[0], size[1]), Image.Resampling.BICUBIC)
-    return np.asarray(resized, dtype=np.float32)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gryphone.photo.binarize import Mask, block_levels, darkness, ink_levels, ink_mask
-from gryphone.photo.decode import Box, Bytes, Picture
+from gryphone.photo.decode import Bytes, Picture, PixelBox
 
 SIDE = 640  # pixels of the longer side: enough to see the sheet
 BLOCKS = 80  # along the longer side
@@ -26,7 +26,7 @@ class Sheet:
     paper: Bytes  # (rows, columns)
     block: float  # pixels of the picture on a side
 
-    def alone(self, grey: Bytes, box: Box) -> tuple[Bytes, Mask]:
+    def alone(self, grey: Bytes, box: PixelBox) -> tuple[Bytes, Mask]:
         """A part of the picture with paper in place of all but the sheet, and where that is."""
         left, top, right, bottom = box
         ends = zip(grey.shape, ((top, bottom), (left, right)), self.blocks.shape, strict=True)

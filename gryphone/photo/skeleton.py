@@ -1,4 +1,7 @@
-"""A thin line's pixels as a graph: edges are runs of pixels, nodes are ends and branch points."""
+"""A thin line's pixels as a graph, and its runs of pixels as the few points that shape them.
+
+Edges are runs of pixels, nodes are ends and branch points.
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -6,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.ink import Floats, Ints, bends
 from gryphone.photo.binarize import Mask, grown
 
 Line = NDArray[np.float64]  # (n, 2): x, y
 
+TOLERANCE = 0.35  # pixels that a smoothed line may lie from the points left out
 _AROUND = ((0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, -1), (-1, 1))
 
 
@@ -112,3 +117,48 @@ def _nodes(near: list[list[int]]) -> tuple[dict[int, int], list[list[int]]]:
                         group.append(q)
         groups.append(group)
     return node_of, groups
+
+
+def smooth(lines: list[Line], width: float) -> list[Line]:
+    """Take the staircase out of all lines of a page at once; keep the points that shape them."""
+    soft = [_soft(line, max(1.0, 0.4 * width)) for line in lines]
+    if not soft:
+        return []
+    ends = np.cumsum([len(line) for line in soft])
+    kept = np.zeros(ends[-1], dtype=bool)
+    kept[ends - 1] = kept[[0, *ends[:-1]]] = True
+    kept = bends(np.concatenate(soft), kept, TOLERANCE, _distance)
+    return [line[k] for line, k in zip(soft, np.split(kept, ends[:-1]), strict=True)]
+
+
+def _soft(line: Line, deviation: float) -> Line:
+    """The line without its staircase, its ends where they were."""
+    from scipy.ndimage import gaussian_filter1d
+
+    if len(line) < 3:
+        return line
+    soft: Line
+    if np.array_equal(line[0], line[-1]):
+        soft = gaussian_filter1d(line[:-1], deviation, axis=0, mode="wrap")
+        return np.concatenate([soft, soft[:1]])
+    soft = gaussian_filter1d(line, deviation, axis=0, mode="nearest")
+    soft[0], soft[-1] = line[0], line[-1]
+    return soft
+
+
+def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+    """As gryphone.ink.distance, to the bit as skimage's approximate_polygon has it.
+
+    Rings and straight lines hold many points that are equally far: rounding decides among them,
+    and with it the strokes that networks were trained on.
+    """
+    (x0, y0), (x1, y1), (x, y) = points[a].T, points[b].T, points[p].T
+    dx, dy = x1 - x0, y1 - y0
+    angle = -np.arctan2(dx, dy)
+    cos, sin = np.cos(angle), np.sin(angle)
+    offset = y0 * sin + x0 * cos
+    x0, y0, x1, y1 = x - x0, y - y0, x - x1, y - y1  # from both ends
+    beside = (x0 * dx + y0 * dy > 0) & (-x1 * dx - y1 * dy > 0)
+    ends = np.sqrt(np.minimum(y0 * y0 + x0 * x0, y1 * y1 + x1 * x1))
+    far: Floats = np.where(beside, np.abs(x * cos + y * sin - offset), ends)
+    return far

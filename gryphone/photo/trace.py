@@ -9,8 +9,7 @@ import numpy as np
 
 from gryphone.errors import InkError
 from gryphone.photo.binarize import Mask
-from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of
-from gryphone.photo.smooth import smooth
+from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of, smooth
 
 End = tuple[int, int]  # edge, side: 0 where its line begins, 1 where it ends
 

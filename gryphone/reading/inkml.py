@@ -26,6 +26,8 @@ INKML = "http://www.w3.org/2003/InkML"
 MATHML = "http://www.w3.org/1998/Math/MathML"
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 
+NO_SVG = "SVG is not read, export it as PNG"  # it is XML, and so is opened here
+
 MAX_DEPTH = 300  # of MathML; CROHME nests one level per symbol, Python stops at 1000
 
 # MathWriting's clean label goes before CROHME's truth and MathWriting's raw label.
@@ -99,7 +101,7 @@ def _root(data: bytes, name: str) -> Element:
     except (ValueError, LookupError) as error:  # an encoding that does not exist or does not fit
         raise InkError(f"{name}: broken XML: {error}") from error
     if _local(root) == "svg":
-        raise InkError(f"{name}: root element is <svg>; SVG is not read, export it as PNG")
+        raise InkError(f"{name}: root element is <svg>; {NO_SVG}")
     if _local(root) != "ink":
         raise InkError(f"{name}: root element is <{_local(root)}>; InkML starts with <ink>")
     return root

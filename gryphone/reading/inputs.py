@@ -8,44 +8,48 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gryphone.data.samples import IMAGES, INKS, LABELS
 from gryphone.errors import InkError
-from gryphone.ink import Ink, Stroke
-from gryphone.reading.inkml import read_inkml
+from gryphone.ink import Ink, Stroke, frozen_strokes
+from gryphone.photo.decode import NotAPicture
+from gryphone.photo.image import trace_twice
+from gryphone.reading import formats
+from gryphone.reading.formats import Format
 from gryphone.reading.strokes import read_strokes
 
 STDIN = "-"
 LARGEST_FILE = 64 << 20
-READABLE = (*INKS, *IMAGES)
-UNREAD = (".heic", ".heif", ".svg", ".pdf")  # may well hold a formula
-NAMED = 10  # of those that are not read
+NAMED = 10  # of the files that are not read
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Input:
+    """One input as it was read: its ink and, of a picture, another tracing of it."""
+
     ink: Ink
     retraced: tuple[Stroke, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "retraced", frozen_strokes(self.retraced, self.ink.id))
+
+    def __reduce__(self) -> tuple[type[Input], tuple[Any, ...]]:
+        return Input, (self.ink, self.retraced)  # whose copies are read-only too
+
 
 def read_input(source: Any, name: str | None = None) -> Input:
+    """What a path, `-`, bytes, PIL image, numpy image, Ink, or list of strokes holds."""
     if isinstance(source, Input):
         return source
-    ink = read_source(source, name)
-    return Input(replace(ink, retraced=()), ink.retraced)
-
-
-def read_source(source: Any, name: str | None = None) -> Ink:
-    """Ink from a path, `-`, bytes, PIL image, numpy image, Ink, or list of strokes."""
     if isinstance(source, Ink):
-        return source
+        return Input(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return read_content(bytes(source), name or "input")
     if isinstance(source, (str, Path)):
@@ -53,37 +57,36 @@ def read_source(source: Any, name: str | None = None) -> Ink:
             return read_content(sys.stdin.buffer.read(LARGEST_FILE + 1), name or "stdin")
         return _read_file(Path(source), name)
     if isinstance(source, np.ndarray) and source.dtype != object:
-        return _read_image(source, name or "array")
-    if isinstance(source, Sequence):
-        arrays = all(isinstance(s, np.ndarray) for s in source)
-        if arrays:
-            return Ink(tuple(s[:, :2] if s.ndim == 2 else s for s in source), id=name or "strokes")
-        return read_strokes(source, name=name or "strokes")
-    if isinstance(source, dict):
-        return read_strokes(source, name=name or "strokes")
+        return _read_as(formats.ANY_PICTURE, source, name or "array")
+    if isinstance(source, Sequence) and all(isinstance(s, np.ndarray) for s in source):
+        strokes = tuple(s[:, :2] if s.ndim == 2 else s for s in source)
+        return Input(Ink(strokes, id=name or "strokes"))
+    if isinstance(source, (Sequence, dict)):
+        return Input(read_strokes(source, name=name or "strokes"))
     if type(source).__module__.partition(".")[0] == "PIL":
-        return _read_image(source, name or "image")
+        return _read_as(formats.ANY_PICTURE, source, name or "image")
     raise InkError(
         f"cannot read a {type(source).__name__}; give a path, bytes, a PIL image, a numpy image, "
         "an Ink, or a list of strokes"
     )
 
 
-def read_content(data: bytes, name: str) -> Ink:
-    """Ink from a file's content, whose kind is told from its first bytes."""
+def read_content(data: bytes, name: str) -> Input:
+    """What a file's content holds, whose format is told from its first bytes."""
     if len(data) > LARGEST_FILE:
         raise InkError(f"{name}: larger than {LARGEST_FILE >> 20} MiB; shrink it")
     if not data.strip():
         raise InkError(f"{name}: is empty; there is nothing to read")
-    start = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start == b"<":
-        return read_inkml(data, name=name)
-    if start in (b"[", b"{"):
-        return read_strokes(data, name=name)
-    return _read_image(data, name)
+    return _read_as(format_of(data), data, name)
 
 
-def _read_file(path: Path, name: str | None) -> Ink:
+def format_of(data: bytes) -> Format:
+    """The format whose files start so; of what starts like none, Pillow may know more."""
+    found = (row for row in formats.FORMATS if row.start and row.start.match(data))
+    return next(found, formats.ANY_PICTURE)
+
+
+def _read_file(path: Path, name: str | None) -> Input:
     name = name or str(path)
     try:
         with path.open("rb") as file:
@@ -99,20 +102,30 @@ def _read_file(path: Path, name: str | None) -> Ink:
         reason = getattr(error, "strerror", None) or error
         raise InkError(f"{name}: cannot be read: {reason}") from error
     suffix = path.suffix.lower()
-    if data.strip() and len(data) <= LARGEST_FILE:
-        if suffix == ".inkml":
-            return read_inkml(data, name=name)
-        if suffix == ".json":
-            return read_strokes(data, name=name)
-        if suffix in IMAGES:
-            return _read_image(data, name)
+    named = next((row for row in formats.FORMATS if row.read and suffix in row.suffixes), None)
+    if named is not None and data.strip() and len(data) <= LARGEST_FILE:
+        return _read_as(named, data, name)
     return read_content(data, name)
 
 
-def _read_image(source: Any, name: str) -> Ink:
-    from gryphone.photo.image import read_image
+def _read_as(row: Format, source: Any, name: str) -> Input:
+    if row.read is not None and not row.picture:
+        return Input(row.read(source, name=name))
+    read = row.read or trace_twice  # plugins of Pillow may read what we do not
+    with naming_unread(source, name):
+        return Input(*read(source, name=name))
 
-    return read_image(source, name=name, twice=True)
+
+@contextmanager
+def naming_unread(source: Any, name: str) -> Iterator[None]:
+    """Say what content is that Pillow does not know, where the table does."""
+    try:
+        yield
+    except NotAPicture as error:
+        unread = format_of(source).unread
+        if not unread:
+            raise
+        raise InkError(f"{name}: {unread}") from error
 
 
 def same(path: Path | str) -> str:
@@ -151,10 +164,11 @@ def _inside(folder: Path) -> list[Path]:
     """What can be read in a folder, and its subfolders that cannot: reading these says why."""
     closed: list[Path] = []
     files = sorted(_walk(folder, closed))
-    inside = sorted([*closed, *(p for p in files if p.suffix.lower() in READABLE)])
+    readable = formats.readers()
+    inside = sorted([*closed, *(p for p in files if p.suffix.lower() in readable)])
     _warn_of_others(folder, files)
     if not inside:
-        raise InkError(f"{folder}: the folder holds no ink or image ({', '.join(READABLE)})")
+        raise InkError(f"{folder}: the folder holds no ink or image ({', '.join(readable)})")
     return inside
 
 
@@ -187,12 +201,13 @@ def _may_be_file(path: Path) -> bool:
 
 def _warn_of_others(folder: Path, files: Sequence[Path]) -> None:
     """Name what may well hold a formula and is not read; count the rest."""
-    unread = [str(p.relative_to(folder)) for p in files if p.suffix.lower() in UNREAD]
+    known = formats.unread_suffixes()
+    unread = [str(p.relative_to(folder)) for p in files if p.suffix.lower() in known]
     if unread:
         names = ", ".join(unread[:NAMED]) + (", ..." if len(unread) > NAMED else "")
         log.warning("%s: %d files not read: %s; save as PNG or JPEG", folder, len(unread), names)
-    known = (*READABLE, *UNREAD)
-    others = [p for p in files if p.suffix.lower() not in known and p.name != LABELS]
+    known += tuple(formats.readers())
+    others = [p for p in files if p.suffix.lower() not in known and p.name != formats.LABELS]
     if others:
         kinds = sorted({p.suffix.lower() or "no ending" for p in others})
         names = ", ".join(kinds[:NAMED]) + (", ..." if len(kinds) > NAMED else "")

@@ -17,10 +17,10 @@ from starlette.middleware.cors import CORSMiddleware
 
 from gryphone import __version__
 from gryphone.errors import GryphoneError
+from gryphone.reading import formats
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.middleware import KEY_PROTECTED, RequestMiddleware
 from gryphone.server.problems import Problem, problem_of
-from gryphone.server.reading import FORM, JSON
 from gryphone.server.schemas import (
     LIMITS,
     Answer,
@@ -33,6 +33,7 @@ from gryphone.server.schemas import (
 )
 from gryphone.server.service import Service
 from gryphone.server.settings import Settings
+from gryphone.server.submission import FORM, JSON, describe_format
 
 STATIC = Path(__file__).parent / "static"
 REF = "#/components/schemas/{model}"
@@ -180,6 +181,7 @@ def describe_model(service: Service) -> dict[str, Any]:
         "parameters": recognizer.checkpoint.parameters,
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].names),
+        "formats": [describe_format(row) for row in formats.FORMATS],
         "max_steps": LIMITS["steps"],
         "limits": LIMITS
         | {

@@ -248,6 +248,17 @@ class VocabularyAnswer(BaseModel):
     modifiers: int
 
 
+class FormatAnswer(BaseModel):
+    """A kind of file."""
+
+    name: str
+    suffixes: list[str]
+    types: list[str] = Field(description="Media types.")
+    picture: bool
+    read: bool = Field(description="Whether it can be uploaded.")
+    unread: str | None = Field(description="If not, why and what to do.")
+
+
 class ModelAnswer(BaseModel):
     """What is served, and what a request may ask for."""
 
@@ -256,6 +267,7 @@ class ModelAnswer(BaseModel):
     parameters: int
     vocabulary: VocabularyAnswer
     symbols: list[str]
+    formats: list[FormatAnswer]
     max_steps: int
     limits: dict[str, int | float]
 

@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gryphone.reading.inputs import read_input
 from gryphone.recognition.constraints import token_id
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
@@ -24,9 +23,9 @@ from gryphone.recognition.result import Result
 from gryphone.server.admission import Admission, Place
 from gryphone.server.engine import ClientLeft, Engine, Job
 from gryphone.server.problems import Problem, problem_of
-from gryphone.server.reading import FORM, Reading, media_type, read_request, warm_up
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
+from gryphone.server.submission import FORM, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
@@ -82,9 +81,9 @@ class Service:
         body = await self._receive(request)
         place = Place(self.admission)
         try:
-            reading, job = await self._start(body, None)
+            submission, job = await self._start(body, None)
             result = await self._answer(request, job)
-            return await self._render(reading, result)
+            return await self._render(submission, result)
         finally:
             place.close()
 
@@ -101,11 +100,11 @@ class Service:
 
         try:
             events: asyncio.Queue[Event] = asyncio.Queue()
-            reading, job = await self._start(body, events)
+            submission, job = await self._start(body, events)
             first = await _if_connected(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            return EventStreamResponse(self._events(first, events, reading), close)
+            return EventStreamResponse(self._events(first, events, submission), close)
         except BaseException:
             close()
             raise
@@ -127,20 +126,22 @@ class Service:
             seconds = f"{self.settings.body_seconds:g} s"
             raise Problem(408, "slow_body", f"the body did not arrive within {seconds}") from None
 
-    async def _start(self, body: Body, events: asyncio.Queue[Event] | None) -> tuple[Reading, Job]:
+    async def _start(
+        self, body: Body, events: asyncio.Queue[Event] | None
+    ) -> tuple[Submission, Job]:
         """Read the ink of a request and queue its question."""
-        reading = await self._read(body)
-        ask = ask_of(self.recognizer, reading.options)
-        job = Job(read_input(reading.ink), ask, body.began, body.began + self.settings.seconds)
+        submission = await self._read(body)
+        ask = ask_of(self.recognizer, submission.options)
+        job = Job(submission.input, ask, body.began, body.began + self.settings.seconds)
         if events is not None:
             put = _put_from_thread(events)
             job.emit = put
             job.answer.add_done_callback(put)
         self.engine.submit(job)
         self.admission.seconds_per_ink = self.engine.seconds_per_ink
-        return reading, job
+        return submission, job
 
-    async def _read(self, body: Body) -> Reading:
+    async def _read(self, body: Body) -> Submission:
         pool = self.readers if media_type(body.content_type) == FORM else self.quick_workers
         self.admission.reading += 1
         work = pool.submit(read_request, body.data, body.content_type, self.settings)
@@ -157,7 +158,7 @@ class Service:
         finally:
             self.admission.reading -= 1
 
-    def _abandon(self, work: Future[Reading]) -> None:
+    def _abandon(self, work: Future[Submission]) -> None:
         """A thread cannot be stopped: it keeps its place until it is done."""
         if work.cancel() or work.done():
             return
@@ -167,7 +168,7 @@ class Service:
         def release() -> None:
             admission.overdue -= 1
 
-        def done(_: Future[Reading]) -> None:
+        def done(_: Future[Submission]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(release)
 
@@ -187,7 +188,7 @@ class Service:
             job.client_left = True
 
     async def _events(
-        self, first: Event, events: asyncio.Queue[Event], reading: Reading
+        self, first: Event, events: asyncio.Queue[Event], submission: Submission
     ) -> AsyncIterator[bytes]:
         """Server-sent events up to the result or the error."""
         event = first
@@ -195,13 +196,13 @@ class Service:
             yield _event("step", _step(event))
             event = await events.get()
         try:
-            answer = await self._render(reading, event.result())
+            answer = await self._render(submission, event.result())
             yield b"event: result\ndata: " + answer + b"\n\n"
         except Exception as error:
             yield _event("error", problem_of(error).body())
 
-    async def _render(self, reading: Reading, result: Result) -> bytes:
-        work = self.quick_workers.submit(render, reading, result)
+    async def _render(self, submission: Submission, result: Result) -> bytes:
+        work = self.quick_workers.submit(render, submission, result)
         return await asyncio.wrap_future(work)
 
 
@@ -286,10 +287,10 @@ class EventStreamResponse(StreamingResponse):
             self.close()
 
 
-def render(reading: Reading, result: Result) -> bytes:
+def render(submission: Submission, result: Result) -> bytes:
     """The answer as JSON."""
     data = result.to_full_dict()
-    data["size"] = None if reading.size is None else list(reading.size)
-    if reading.options.ink or not reading.sent:
-        data["ink"] = {"strokes": [s.round(2).tolist() for s in reading.ink.strokes]}
+    data["size"] = None if submission.size is None else list(submission.size)
+    if submission.options.ink or not submission.sent:
+        data["ink"] = {"strokes": [s.round(2).tolist() for s in submission.input.ink.strokes]}
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()

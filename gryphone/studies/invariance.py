@@ -21,9 +21,8 @@ import gryphone
 from gryphone.data.datasets import read_dataset
 from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, InkError, LatexError
-from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
-from gryphone.photo.image import read_image
+from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.common import run
 
@@ -90,14 +89,14 @@ CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 def answers(recognizer: Recognizer, images: Sequence[Image.Image], views: int = 1) -> list[str]:
     """The LaTeX of each image; empty where no ink is found."""
-    inks: dict[int, Ink] = {}
+    inputs: dict[int, Input] = {}
     for number, image in enumerate(images):
         try:
-            inks[number] = read_image(image, twice=True)
+            inputs[number] = read_input(image)
         except InkError:
             continue
-    read = recognizer.recognize_many(list(inks.values()), boxes=False, views=views)
-    found = dict(zip(inks, (r.latex for r in read), strict=True))
+    read = recognizer.recognize_many(list(inputs.values()), boxes=False, views=views)
+    found = dict(zip(inputs, (r.latex for r in read), strict=True))
     return [found.get(i, "") for i in range(len(images))]
 
 

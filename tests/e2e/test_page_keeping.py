@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -184,6 +185,7 @@ def test_a_gif_is_read_and_a_drawing_is_refused(desk: Desk) -> None:
         "#file", {"name": "a.gif", "mimeType": "image/gif", "buffer": data.getvalue()}
     )
     desk.shows("a+b=c")
+    expect(desk.find("#file")).to_have_attribute("accept", re.compile(r"image/\*,\.inkml,.*\.json"))
     # A refusal stays when an answer comes meanwhile.
     desk.press(".")
     svg = {"name": "a.svg", "mimeType": "image/svg+xml", "buffer": b"<svg/>"}

@@ -4,7 +4,7 @@ import { model } from "./client.js";
 import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
 import { loadDraft } from "./draft.js";
-import { kindOf, readPhoto } from "./files.js";
+import { kindOf, learnFormats, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
 import { Pad } from "./pad.js";
 import { Player } from "./player.js";
@@ -198,6 +198,7 @@ function openSnapshot(snapshot) {
 async function openFile(file) {
   hideNotice();
   try {
+    await learned;
     const kind = kindOf(file);
     if (!kind) throw new Error(`${file.name} is neither a picture (PNG, JPEG, …) nor InkML.`);
     const photo = kind === "photo" ? await readPhoto(file) : null;
@@ -307,11 +308,12 @@ installControls({
 
 async function loadModel() {
   try {
-    const { symbols, max_steps: most } = await model();
+    const { symbols, formats, max_steps: most } = await model();
     panel.vocabulary = symbols;
+    learnFormats(formats);
     if (most) $("steps").max = Math.min(50, most);
   } catch {
-    // The page works without the list of symbols; reading says what is wrong.
+    // The page works without the lists of symbols and files; reading says what is wrong.
   }
 }
 
@@ -321,4 +323,4 @@ const draft = loadDraft();
 if (draft) openSnapshot(draft);
 showTools();
 if (drawing.empty) refresh();
-loadModel();
+const learned = loadModel();

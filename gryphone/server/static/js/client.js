@@ -1,6 +1,7 @@
 // The server: recognition as a stream of events, and errors as one clear line.
 
 const KEY = "gryphone.key";
+const TELLING = 5000; // ms the server has to say what it serves; files that are opened wait for that
 
 export class ServerError extends Error {
   constructor(message, { status = 0, code = "", retryAfter = null } = {}) {
@@ -59,7 +60,7 @@ async function failure(response) {
 }
 
 export async function model() {
-  return (await request("v1/model")).json();
+  return (await request("v1/model", { signal: AbortSignal.timeout(TELLING) })).json();
 }
 
 /** Ask to read something; yields { event: "step" | "result", data }. */

@@ -1,11 +1,19 @@
 // Files in and out: photos and InkML opened, dropped or pasted; PNG and InkML downloaded.
 
+import { $ } from "./dom.js";
 import { bounds } from "./drawing.js";
 import { isTyping } from "./keys.js";
 import { drawPicture } from "./pen.js";
 
 const LARGEST_SIDE = 2600; // larger photos are made smaller before they are sent
-const SENT_AS_IS = /^image\/(png|jpeg|webp|bmp|tiff)$/; // what the server reads; others are redrawn
+
+let formats = []; // what the server knows, and which of it it reads; none before it has told
+
+export function learnFormats(told) {
+  formats = told;
+  const ink = told.filter(({ read, picture }) => read && !picture);
+  $("file").accept = ["image/*", ...ink.flatMap(({ suffixes, types }) => [...suffixes, ...types])].join();
+}
 
 /** A photo ready to show and send; null if this browser cannot show it. */
 export async function readPhoto(file) {
@@ -16,7 +24,8 @@ export async function readPhoto(file) {
     return null;
   }
   const shrink = Math.min(1, LARGEST_SIDE / Math.max(image.width, image.height));
-  if (shrink < 1 || !SENT_AS_IS.test(file.type)) {
+  const sentAsIs = formats.some(({ read, types }) => read && types.includes(file.type));
+  if (shrink < 1 || !sentAsIs) {
     const canvas = document.createElement("canvas");
     canvas.width = Math.round(image.width * shrink);
     canvas.height = Math.round(image.height * shrink);
@@ -33,12 +42,12 @@ export async function readPhoto(file) {
 const photo = (image, file) => ({ image, file, width: image.width, height: image.height, traced: null });
 
 /** "photo", "ink", or null for what the page cannot open. */
-export function kindOf(file) {
-  if (/svg/.test(file.type) || /\.svgz?$/i.test(file.name)) return null; // neither strokes nor pixels
-  if (/\.(inkml|xml|json)$/i.test(file.name) || /inkml|xml|json/.test(file.type)) return "ink";
-  if (file.type.startsWith("image/") || /\.(png|jpe?g|webp|bmp|tiff?|gif|avif|hei[cf])$/i.test(file.name))
-    return "photo";
-  return null;
+export function kindOf({ name, type }) {
+  const known =
+    formats.find(({ suffixes }) => suffixes.some((suffix) => name.toLowerCase().endsWith(suffix))) ??
+    formats.find(({ types }) => types.includes(type));
+  if (known ? known.picture : type.startsWith("image/")) return "photo"; // browsers show more than is read
+  return known?.read || !formats.length ? "ink" : null; // the server says what is wrong with it
 }
 
 /** Files, and InkML as text, that are dropped or pasted anywhere on the page. */

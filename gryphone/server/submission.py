@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from gryphone.errors import InkError
-from gryphone.ink import Ink
 from gryphone.photo.decode import open_picture
+from gryphone.photo.image import read_image, trace_twice
+from gryphone.reading import formats
+from gryphone.reading.formats import Format
 from gryphone.reading.inkml import read_inkml
+from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
@@ -26,15 +29,13 @@ if TYPE_CHECKING:
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
 SPARE_COMMAS = 10_000  # what options and annotations may have beside the points
-# Pillow knows formats that run other programs or write files; these are read in memory.
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 
 
 @dataclass(frozen=True)
-class Reading:
+class Submission:
     """What was sent: its ink, the size of the image it came from, and how to read it."""
 
-    ink: Ink
+    input: Input
     options: Options
     size: tuple[int, int] | None = None
     sent: bool = False  # the client knows the strokes: they are its own
@@ -57,7 +58,7 @@ def media_type(header: str) -> str:
     return kind
 
 
-def read_request(body: bytes, content_type: str, settings: Settings) -> Reading:
+def read_request(body: bytes, content_type: str, settings: Settings) -> Submission:
     """The ink and the options of a request."""
     if media_type(content_type) == JSON:
         _check_json(body, "ink", settings)
@@ -65,9 +66,9 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Reading:
         if request.inkml:
             data = request.inkml.encode(errors="replace")
             ink = read_inkml(data, name="ink", limits=settings.ink)
-            return _checked(Reading(ink, request.options), settings)
+            return _checked(Submission(Input(ink), request.options), settings)
         ink = read_strokes(request.strokes, name="ink", limits=settings.ink)
-        return _checked(Reading(ink, request.options, sent=True), settings)
+        return _checked(Submission(Input(ink), request.options, sent=True), settings)
     parts = read_form(body, content_type)
     if "file" not in parts:
         raise Problem(422, "bad_form", "file: is missing; upload an image or ink under that name")
@@ -77,37 +78,51 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Reading:
     options = Options()
     if "options" in parts:
         options = parse_options(bytes(parts["options"].data))
-    ink, size = read_file(bytes(parts["file"].data), _file_name(parts["file"]), settings)
-    return _checked(Reading(ink, options, size), settings)
+    found, size = read_file(bytes(parts["file"].data), _file_name(parts["file"]), settings)
+    return _checked(Submission(found, options, size), settings)
 
 
-def read_file(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[int, int] | None]:
-    """Ink of a file's content, whose kind is told from its first bytes, and the image's size."""
+def read_file(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int] | None]:
+    """What a file holds, whose format is told from its first bytes, and the image's size."""
     if not data.strip():
         raise InkError(f"{name}: is empty; there is nothing to read")
-    start = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start == b"<":
-        return read_inkml(data, name=name, limits=settings.ink), None
-    if start in (b"[", b"{"):
+    row = format_of(data)
+    if row.read is None or row.picture:
+        return read_photo(data, name, settings)
+    if row.read is read_strokes:
         _check_json(data, name, settings)
-        ink = read_strokes(data, name=name, limits=settings.ink)
-        # An id inside the file may be anything; a name that is safe to send back is not.
-        return replace(ink, id=one_line(ink.id, 80), label=None), None
-    return read_photo(data, name, settings)
+    ink = row.read(data, name=name, limits=settings.ink)
+    # An id inside the file may be anything; a name that is safe to send back is not.
+    return Input(replace(ink, id=one_line(ink.id, 80), label=None)), None
 
 
-def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Ink, tuple[int, int]]:
+def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int]]:
     """Ink of an image, traced."""
-    from gryphone.photo.image import read_image
-
     picture = open_picture(_open_image(data, name, settings.megapixels), name)
-    return read_image(picture.image, name=name, twice=True), picture.size
+    return Input(*trace_twice(picture.image, name=name)), picture.size
+
+
+def describe_format(row: Format) -> dict[str, Any]:
+    """A row of the table as clients see it: of the pictures, a server reads a few."""
+    about = {key: getattr(row, key) for key in ("name", "suffixes", "types", "picture")}
+    if row.read is None:
+        return about | {"read": False, "unread": row.unread}
+    read = row.served or not row.picture
+    return about | {"read": read, "unread": None if read else _no_image()}
+
+
+def _decoded() -> list[str]:
+    """The pictures that are opened; Pillow knows others, some of which run other programs."""
+    return [row.name.upper() for row in formats.FORMATS if row.served]
+
+
+def _no_image() -> str:
+    return f"not an image that can be read; use {', '.join(_decoded())}"
 
 
 def warm_up() -> None:
     """Trace a cross and write it down once: what that imports, no user should wait for."""
     from gryphone.latex.mathml import to_mathml
-    from gryphone.photo.image import read_image
 
     page = np.full((40, 40), 255, dtype=np.uint8)
     page[18:22, 5:35] = page[5:35, 18:22] = 0
@@ -127,14 +142,12 @@ def _open_image(data: bytes, name: str, megapixels: int) -> Image:
     from PIL import Image
 
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        image = Image.open(io.BytesIO(data), formats=_decoded())
         width, height = image.size
     except Image.DecompressionBombError:
         raise InkError(f"{name}: more than {megapixels} megapixels; shrink the image") from None
     except Exception as error:  # Pillow's parsers raise what they like on damaged headers
-        raise InkError(
-            f"{name}: not an image that can be read; use {', '.join(FORMATS)}"
-        ) from error
+        raise InkError(f"{name}: {_no_image()}") from error
     if width * height > megapixels * 1_000_000:
         raise InkError(
             f"{name}: {width} x {height} is {width * height / 1e6:.0f} megapixels, the limit is "
@@ -143,9 +156,9 @@ def _open_image(data: bytes, name: str, megapixels: int) -> Image:
     return image
 
 
-def _checked(reading: Reading, settings: Settings) -> Reading:
+def _checked(submission: Submission, settings: Settings) -> Submission:
     """Refuse ink whose drawing would cost far more than writing costs: a scribble without end."""
-    ink = reading.ink
+    ink = submission.input.ink
     left, top, right, bottom = ink.bounds
     longest = max(right - left, bottom - top)
     length = sum(float(np.hypot(*np.diff(s, axis=0).T).sum()) for s in ink.strokes)
@@ -154,7 +167,7 @@ def _checked(reading: Reading, settings: Settings) -> Reading:
             f"{ink.id}: the strokes are {length / longest:.0f} times as long as the ink is wide, "
             f"the limit is {settings.path}; this is no writing"
         )
-    return reading
+    return submission
 
 
 def read_form(body: bytes, content_type: str) -> dict[str, Part]:
