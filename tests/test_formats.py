@@ -11,8 +11,9 @@ import pytest
 from serving import in_process, tiny
 
 import gryphone
-from gryphone.data.images import traced
-from gryphone.data.samples import Sample, Unreadable, read_dataset
+from gryphone.data.datasets import read_dataset
+from gryphone.data.images import trace_images
+from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import InkError
 from gryphone.ink import DEFAULT_LIMITS, Ink, Limits, read_bytes
 from gryphone.reading import formats
@@ -72,7 +73,7 @@ def test_what_is_not_read_is_named(name: str, tmp_path: Path) -> None:
         with pytest.raises(InkError, match=f"^note: {words}") as caught:
             read_input(source, "note")
         assert "\n" not in str(caught.value)
-    [sample] = traced(read_dataset(tmp_path), {})
+    [sample] = trace_images(read_dataset(tmp_path), {})
     assert isinstance(sample, Unreadable) and sample.error.startswith(f"a: {words}")
 
 
@@ -119,7 +120,7 @@ def test_a_new_format_is_a_reader_and_a_row(
     (folder / "labels.tsv").write_text("a\ty\n")
     [sample] = read_dataset(folder)
     assert isinstance(sample, Sample) and (sample.label, sample.ink) == ("y", expected)
-    with in_process(tiny(tmp_path)) as client:
+    with in_process(tiny()) as client:
         answer = client.post("/v1/recognize", files={"file": ("a.dots", DOTS)}).json()
         assert answer["ink"]["strokes"] == [stroke.tolist() for stroke in expected.strokes]
         assert answer["file"] == "a"
