@@ -13,6 +13,7 @@ from serving import events, in_process, on_a_port, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import CheckpointError
+from gryphone.reading.inputs import Input
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server import engine as engine_module
@@ -42,20 +43,20 @@ class Gate:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.recognizer, name)
 
-    def encode_inks(self, inks: Any) -> Any:
+    def encode_inputs(self, inputs: Any) -> Any:
         self.entered.set()
         self.open.wait(10)
-        self.batches.append(len(inks))
-        return self.recognizer.encode_inks(inks)
+        self.batches.append(len(inputs))
+        return self.recognizer.encode_inputs(inputs)
 
 
 class ExplosiveGate(Gate):
     """Breaks on an ink of one stroke."""
 
-    def encode_inks(self, inks: Any) -> Any:
-        encoded = super().encode_inks(inks)
-        if any(len(ink.strokes) == 1 for ink in inks):
-            raise RuntimeError(f"{inks[0].strokes} breaks the encoder")
+    def encode_inputs(self, inputs: Any) -> Any:
+        encoded = super().encode_inputs(inputs)
+        if any(len(each.ink.strokes) == 1 for each in inputs):
+            raise RuntimeError(f"{inputs[0].ink.strokes} breaks the encoder")
         return encoded
 
 
@@ -147,14 +148,14 @@ def test_a_failing_decode_is_separated(
     together = engine_module.answer_together
 
     def explode(questions: Any, began: float) -> Any:
-        if any(len(q.encoded.ink.strokes) == 1 for q in questions):
+        if any(len(q.ink.strokes) == 1 for q in questions):
             raise RuntimeError("this ink breaks the decoder")
         return together(questions, began)
 
     monkeypatch.setattr(engine_module, "answer_together", explode)
     engine = Engine(Settings(batch=3), Metrics(), recognizer)
     now = time.perf_counter()
-    jobs = [Job(ink, Ask(steps=2), now, now + 30) for ink in (power(), row("1"), fraction())]
+    jobs = [Job(Input(ink), Ask(steps=2), now, now + 30) for ink in (power(), row("1"), fraction())]
     for job in jobs:
         engine.submit(job)
     engine.start()
@@ -323,7 +324,7 @@ def test_a_model_that_does_not_load_is_reported(
 def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
     def question(steps: int, seed: int = 0, samples: int = 1) -> Any:
         ask = Ask(steps=steps, seed=seed, samples=samples)
-        return Job(power(), ask, 0, 1), type("Q", (), {"ask": ask})()
+        return Job(Input(power()), ask, 0, 1), type("Q", (), {"ask": ask})()
 
     items = [question(10), question(5), question(10, 1), question(10), question(50, 0, 12)]
     items.append(question(50, 0, 12))
@@ -338,7 +339,7 @@ def test_a_batch_waits_only_where_more_is_likely(recognizer: Recognizer) -> None
 
     def put(count: int) -> None:
         for _ in range(count):
-            engine.submit(Job(power(), Ask(), 0, 1))
+            engine.submit(Job(Input(power()), Ask(), 0, 1))
 
     def timed() -> tuple[int, float]:
         began = time.perf_counter()
@@ -358,17 +359,17 @@ def test_a_batch_waits_only_where_more_is_likely(recognizer: Recognizer) -> None
     put(1)
     threading.Timer(0.05, put, (1,)).start()
     assert timed()[0] == 2
-    engine.submit(Job(power(), Ask(), 0, 1))
+    engine.submit(Job(Input(power()), Ask(), 0, 1))
     engine.close()
     assert [len(batch) for batch in batches] == [1]
 
 
 def test_a_job_knows_when_it_is_too_late() -> None:
     now = time.perf_counter()
-    job = Job(power(), Ask(deadline_ms=500), now, now + 30)
+    job = Job(Input(power()), Ask(deadline_ms=500), now, now + 30)
     assert job.obstacle() is None
     assert job.due == pytest.approx(now + 0.5)
     job.client_left = True
     assert isinstance(job.obstacle(), engine_module.ClientLeft)
-    late = Job(power(), replace(job.ask, deadline_ms=1), now - 1, now + 30)
+    late = Job(Input(power()), replace(job.ask, deadline_ms=1), now - 1, now + 30)
     assert "no answer in time" in str(late.obstacle())
