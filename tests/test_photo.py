@@ -209,14 +209,14 @@ def test_a_fraction_bar_across_the_page_is_no_ruled_line() -> None:
 @pytest.mark.parametrize("page", [Page(), Page(shadow=0.2, noise=3)])
 def test_a_sheet_on_a_desk_has_no_edges(level: int, page: Page) -> None:
     ink = row("x+1=2")
-    found = read_image(on_desk(level)(draw_page(ink.strokes, page)))
+    found = read_image(on_desk(draw_page(ink.strokes, page), level))
     turned = read_image(draw_page(ink.strokes, replace(page, rotate=4)))
     assert len(found.strokes) == len(turned.strokes)
     assert distance(found, turned) < 0.02
 
 
 def test_the_sheet_may_reach_beyond_the_picture() -> None:
-    desk = on_desk(90)(PICTURE)
+    desk = on_desk(PICTURE, 90)
     part = desk.crop((200, 80, desk.width, desk.height - 180))
     assert len(read_image(part).strokes) == len(read_image(PICTURE).strokes)
 

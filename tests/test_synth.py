@@ -355,15 +355,15 @@ def test_calm_composition_follows_the_layout() -> None:
     label = "x y x"
     composer = Composer(bank, packed_rows(bank, label), tokenizer_of(label), style=CALM)
     out = composer.compose(torch.tensor([0, 0]), generator())
-    assert out.size == 2 and out.tokens.shape == (2, 3, 2)
+    assert out.ink.size == 2 and out.tokens.shape == (2, 3, 2)
     assert out.slot_position.tolist() == [0, 1, 2] * 2
-    first = out.points[out.sample == 0]
+    first = out.ink.points[out.ink.sample == 0]
     # Three squares of half an em, one em apart: 2.5 em wide, longer side scaled to 1.
     assert first.amin(0).tolist() == [0, 0]
     assert first.amax(0).tolist() == pytest.approx([1, 0.2], abs=0.02)
-    middle = first[(out.glyph[out.sample == 0] == 1)]
+    middle = first[(out.ink.glyph[out.ink.sample == 0] == 1)]
     assert middle[:, 0].min().item() == pytest.approx(0.4, abs=0.02)
-    assert (~out.pen).sum().item() == 6
+    assert (~out.ink.pen).sum().item() == 6
 
 
 def test_same_seed_same_ink_other_seed_other_ink() -> None:
@@ -372,8 +372,8 @@ def test_same_seed_same_ink_other_seed_other_ink() -> None:
     composer = Composer(bank, packed_rows(bank, label), tokenizer_of("x y 1 2"))
     index = torch.zeros(4, dtype=torch.int64)
     one, two, three = (composer.compose(index, generator(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one.points, two.points) and torch.equal(one.tokens, two.tokens)
-    assert not torch.equal(one.points[:8], three.points[:8])
+    assert torch.equal(one.ink.points, two.ink.points) and torch.equal(one.tokens, two.tokens)
+    assert not torch.equal(one.ink.points[:8], three.ink.points[:8])
 
 
 def test_exchanged_symbols_are_relabelled() -> None:
@@ -425,8 +425,8 @@ def test_a_fraction_bar_is_not_exchanged_and_spans_its_content() -> None:
         torch.zeros(8).long(), generator()
     )
     assert (out.tokens[:, 0, 0] == tokenizer.vocabularies[0].id("\\frac")).all()
-    bar = out.points[out.glyph == 0]
-    rest = out.points[(out.glyph == 1) | (out.glyph == 2)]
+    bar = out.ink.points[out.ink.glyph == 0]
+    rest = out.ink.points[(out.ink.glyph == 1) | (out.ink.glyph == 2)]
     assert bar[:, 0].min() < rest[:, 0].min() and bar[:, 0].max() > rest[:, 0].max()
 
 
@@ -442,7 +442,7 @@ def test_one_writer_where_the_bank_has_one() -> None:
     out = composer.compose(torch.zeros(40, dtype=torch.int64), generator())
     widths = []
     for slot in range(len(out.slot_class)):
-        box = out.points[out.glyph == slot]
+        box = out.ink.points[out.ink.glyph == slot]
         size = box.amax(0) - box.amin(0)
         widths.append(bool(size[0] > 0.75 * size[1]))
     hands = {tuple(widths[i : i + 3]) for i in range(0, len(widths), 3)}
@@ -453,7 +453,7 @@ def test_wide_glyphs_push_their_neighbours_apart() -> None:
     bank = pack_glyphs([glyph("x", width=1.0), glyph("m", width=4.0)])
     composer = Composer(bank, packed_rows(bank, "m m m"), tokenizer_of("m x"), style=CALM)
     out = composer.compose(torch.tensor([0]), generator())
-    boxes = [out.points[out.glyph == slot] for slot in range(3)]
+    boxes = [out.ink.points[out.ink.glyph == slot] for slot in range(3)]
     assert boxes[0][:, 0].max() <= boxes[1][:, 0].min() + 1e-3
     assert boxes[1][:, 0].max() <= boxes[2][:, 0].min() + 1e-3
 

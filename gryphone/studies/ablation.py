@@ -27,12 +27,12 @@ SETTINGS = "settings.json"  # in the folder of an arm
 
 def read_arms(path: Path, changes: Mapping[str, Any]) -> Iterator[TrainConfig]:
     """A configuration for each arm."""
-    raw = read_settings(path)
     try:
+        raw = read_settings(path)
         arms = raw.pop("arms")
-    except KeyError as error:
+        raw.pop("shared", None)  # a place for YAML anchors
+    except (ConfigError, KeyError) as error:
         raise ConfigError(f"{path}: give a training configuration with `arms`: {error}") from error
-    raw.pop("shared", None)  # a place for YAML anchors
     for name, own in arms.items():
         yield config_of({**raw, **changes, **(own or {}), "name": name}, str(path))
 

@@ -12,6 +12,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,24 +30,16 @@ from gryphone.release.common import run
 WINDOW = 16
 
 
-def scaled(factor: float) -> Callable[[Image.Image], Image.Image]:
+def scaled(image: Image.Image, factor: float) -> Image.Image:
     """A larger or smaller scan of the same page."""
-
-    def apply(image: Image.Image) -> Image.Image:
-        size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
-        return image.resize(size, Image.Resampling.LANCZOS)
-
-    return apply
+    size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
+    return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def turned(degrees: float) -> Callable[[Image.Image], Image.Image]:
+def turned(image: Image.Image, degrees: float) -> Image.Image:
     """The page lies askew; what comes into view is paper."""
-
-    def apply(image: Image.Image) -> Image.Image:
-        paper = tuple(int(v) for v in np.median(np.asarray(image), axis=(0, 1)))
-        return image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
-
-    return apply
+    paper = tuple(int(v) for v in np.median(np.asarray(image), axis=(0, 1)))
+    return image.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
 
 
 def sepia(image: Image.Image) -> Image.Image:
@@ -57,33 +50,26 @@ def sepia(image: Image.Image) -> Image.Image:
     return Image.fromarray(tinted.round().astype(np.uint8))
 
 
-def on_desk(level: int) -> Callable[[Image.Image], Image.Image]:
+def on_desk(image: Image.Image, level: int) -> Image.Image:
     """A sheet with wide margins lies askew on a grained desk, which is as light as `level`."""
-
-    def apply(image: Image.Image) -> Image.Image:
-        margin = max(image.size) // 6
-        paper = int(np.median(np.asarray(image.convert("L"))))
-        sheet = ImageOps.expand(image.convert("L"), margin, paper).convert("LA")
-        sheet = sheet.rotate(4, Image.Resampling.BICUBIC, expand=True)
-        size = sheet.height + 2 * margin, sheet.width + 2 * margin
-        grain = np.random.default_rng(0).normal(level, 4, size)
-        desk = Image.fromarray(grain.clip(0, 255).astype(np.uint8))
-        desk.paste(sheet.getchannel("L"), (margin, margin), sheet.getchannel("A"))
-        return desk
-
-    return apply
+    margin = max(image.size) // 6
+    paper = int(np.median(np.asarray(image.convert("L"))))
+    sheet = ImageOps.expand(image.convert("L"), margin, paper).convert("LA")
+    sheet = sheet.rotate(4, Image.Resampling.BICUBIC, expand=True)
+    size = sheet.height + 2 * margin, sheet.width + 2 * margin
+    grain = np.random.default_rng(0).normal(level, 4, size)
+    desk = Image.fromarray(grain.clip(0, 255).astype(np.uint8))
+    desk.paste(sheet.getchannel("L"), (margin, margin), sheet.getchannel("A"))
+    return desk
 
 
 CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
-    "0.5×": scaled(0.5),
-    "0.8×": scaled(0.8),
-    "1.2×": scaled(1.2),
-    "2×": scaled(2.0),
+    **{f"{factor:g}×": partial(scaled, factor=factor) for factor in (0.5, 0.8, 1.2, 2.0)},
     "dark": ImageOps.invert,
     "sepia": sepia,
-    "+5°": turned(5),
-    "−5°": turned(-5),
-    "desk": on_desk(100),
+    "+5°": partial(turned, degrees=5),
+    "−5°": partial(turned, degrees=-5),
+    "desk": partial(on_desk, level=100),
 }
 
 

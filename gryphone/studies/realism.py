@@ -90,9 +90,8 @@ def write_again(
     plain = replace(style, exchange_samples=0.0, twin_samples=0.0)
     composer = Composer(bank, layouts, build_tokenizer("sat", labels), style=plain)
     made = composer.compose(torch.arange(len(rows)), generator)
-    synthetic = InkBatch(made.points, made.pen, made.sample, made.glyph, made.size)
     real = InkBatch.from_strokes([packed.strokes(row) for row in rows])
-    return InkPairs(real, synthetic, tuple(rows))
+    return InkPairs(real, made.ink, tuple(rows))
 
 
 def patch_features(batch: InkBatch, *, words: int = 512, seed: int = 0) -> ExtractFeatures:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,19 +30,12 @@ from gryphone.tokens import Tokenizer
 class Composed:
     """A batch of synthetic inks with their labels (B samples, S slots, N points)."""
 
-    points: Tensor  # (N, 2) float32, each ink's box starts at 0 and its longer side is 1
-    pen: Tensor  # (N,) bool, False at the first point of each stroke
-    sample: Tensor  # (N,) int64, ascending
-    glyph: Tensor  # (N,) int64, slot of each point
+    ink: InkBatch  # each ink's box starts at 0, its longer side is 1; its glyphs are the slots
     tokens: Tensor  # (B, L, 2) int64, symbol and modifier ids, PAD behind the end
     lengths: Tensor  # (B,) int64
     slot_sample: Tensor  # (S,) int64
     slot_class: Tensor  # (S,) int64, index into the bank's classes
     slot_position: Tensor  # (S,) int64, index into the sample's label
-
-    @property
-    def size(self) -> int:
-        return len(self.lengths)
 
 
 class Composer:
@@ -163,13 +156,11 @@ class Composer:
         hand = Hand(self.glyphs, self.class_boxes, slots, self.style, generator)
         points, pen, slot = hand.write()
         sample = owner[slot]
-        low, high = bounds(InkBatch(points, pen, sample, slot, len(index)))
+        ink = InkBatch(points, pen, sample, slot, len(index))
+        low, high = bounds(ink)
         longest = (high - low).amax(1).clamp_min(1e-6)
         return Composed(
-            points=(points - low[sample]) / longest[sample, None],
-            pen=pen,
-            sample=sample,
-            glyph=slot,
+            ink=replace(ink, points=(points - low[sample]) / longest[sample, None]),
             tokens=tokens,
             lengths=lengths,
             slot_sample=owner,

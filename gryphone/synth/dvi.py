@@ -78,6 +78,10 @@ def read_dvi(data: bytes, fonts: FontMetrics) -> Iterator[Page]:
     return _Reader(data, fonts).pages()
 
 
+# First opcode of each kind of move, the register that keeps it (if any), across (0) or down (1).
+_MOVES = ((166, "z", 1), (161, "y", 1), (157, "", 1), (152, "x", 0), (147, "w", 0), (143, "", 0))
+
+
 class _Reader:
     """The DVI machine: position registers, a stack, a current font and the current mark."""
 
@@ -120,48 +124,39 @@ class _Reader:
                 raise DataError(f"DVI byte {self.at - 1}: unexpected opcode {op} between pages")
 
     def page(self) -> Iterator[InkBox]:
-        h = v = w = x = y = z = 0.0
+        place = [0.0, 0.0]  # across, down
+        kept = dict.fromkeys(("", *"wxyz"), 0.0)
         mark, marked = UNMARKED, False
-        stack: list[tuple[float, float, float, float, float, float, int]] = []
+        stack: list[tuple[list[float], dict[str, float], int]] = []
         chars: dict[int, Metric] = {}
         size = 1.0
         while True:
             op = self.number(1)
-            if op < 128 or op == 128 or op == 133:  # set or put a character
+            x, y = place[0] / EM, place[1] / EM
+            if op <= 128 or op == 133:  # set or put a character
                 code = op if op < 128 else self.number(1)
                 width, left, bottom, right, top = chars.get(code, (0.0,) * 5)
-                hx, vy = h / EM, v / EM
                 yield InkBox(
                     mark if code in chars else UNMARKED,
-                    hx + left * size,
-                    vy - top * size,
-                    hx + right * size,
-                    vy - bottom * size,
-                    vy,
+                    x + left * size,
+                    y - top * size,
+                    x + right * size,
+                    y - bottom * size,
+                    y,
                     size,
                 )
                 if op != 133:
-                    h += width * size * EM
+                    place[0] += width * size * EM
             elif op == 141:
-                stack.append((h, v, w, x, y, z, mark))
+                stack.append((place.copy(), kept.copy(), mark))
             elif op == 142:
-                h, v, w, x, y, z, mark = stack.pop()
-            elif 143 <= op <= 146:
-                h += self.number(op - 142, signed=True)
-            elif 147 <= op <= 151:
-                w = self.number(op - 147, signed=True) if op > 147 else w
-                h += w
-            elif 152 <= op <= 156:
-                x = self.number(op - 152, signed=True) if op > 152 else x
-                h += x
-            elif 157 <= op <= 160:
-                v += self.number(op - 156, signed=True)
-            elif 161 <= op <= 165:
-                y = self.number(op - 161, signed=True) if op > 161 else y
-                v += y
-            elif 166 <= op <= 170:
-                z = self.number(op - 166, signed=True) if op > 166 else z
-                v += z
+                place, kept, mark = stack.pop()
+            elif 143 <= op <= 170:
+                first, register, axis = next(move for move in _MOVES if op >= move[0])
+                length = op - first + (not register)
+                if length:  # or as far as the last time
+                    kept[register] = self.number(length, signed=True)
+                place[axis] += kept[register]
             elif 171 <= op <= 234:
                 chars, size = self.defined[op - 171]
             elif 235 <= op <= 238:
@@ -169,15 +164,14 @@ class _Reader:
             elif op in (132, 137):  # set or put a rule
                 height, width = self.number(4, signed=True), self.number(4, signed=True)
                 if height > 0 and width > 0:
-                    hx, vy = h / EM, v / EM
-                    yield InkBox(mark, hx, vy - height / EM, hx + width / EM, vy, vy, size)
+                    yield InkBox(mark, x, y - height / EM, x + width / EM, y, y, size)
                 if op == 132:
-                    h += width
+                    place[0] += width
             elif 239 <= op <= 242:  # \special
                 length = self.number(op - 238)
                 text = self.data[self.at : self.at + length]
                 self.at += length
-                self.first_mark = self.first_mark if marked else v / EM
+                self.first_mark = self.first_mark if marked else y
                 marked = True
                 mark = int(text) if text.isdigit() else mark
             elif 243 <= op <= 246:

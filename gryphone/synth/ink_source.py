@@ -10,7 +10,6 @@ import torch
 
 from gryphone.data.store import TrainingBatch
 from gryphone.errors import ConfigError
-from gryphone.raster import InkBatch
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyphs import load_bank
 from gryphone.synth.layouts import load_layouts
@@ -56,7 +55,7 @@ class SynthSource:
         made = self.composer.compose_some(count, generator)
         place = torch.arange(made.tokens.shape[1], device=made.tokens.device)
         return TrainingBatch(
-            ink=InkBatch(made.points, made.pen, made.sample, made.glyph, count),
+            ink=made.ink,
             tokens=made.tokens[place[None] < made.lengths[:, None]],
             lengths=made.lengths,
             glyph_tokens=made.tokens[made.slot_sample, made.slot_position],

@@ -143,10 +143,10 @@ def _unknown(pairs: Sequence[tuple[str, str]], pen: Pen) -> str:
 
 def to_inks(made: Composed, classes: Sequence[str], tokenizer: Tokenizer) -> Iterator[Ink]:
     """Composed samples as inks of about 1000 units, with their symbols."""
-    for sample in range(made.size):
-        mine = made.sample == sample
-        points, pen = made.points[mine].double().numpy() * 1000, made.pen[mine].numpy()
-        slots = made.glyph[mine].numpy()
+    for sample in range(made.ink.size):
+        mine = made.ink.sample == sample
+        points, pen = made.ink.points[mine].double().numpy() * 1000, made.ink.pen[mine].numpy()
+        slots = made.ink.glyph[mine].numpy()
         begins = [i for i, joined in enumerate(pen.tolist()) if not joined]
         ends = [*begins[1:], len(points)]
         strokes = tuple(points[a:b] for a, b in zip(begins, ends, strict=True))
