@@ -19,10 +19,10 @@ expect.set_options(timeout=PATIENCE)
 Stroke = list[tuple[float, float]]
 
 
-def example(name: str) -> list[Stroke]:
-    """The strokes of a bundled drawing, every third point of them."""
+def example(name: str, every: int = 6) -> list[Stroke]:
+    """The strokes of a bundled drawing, every sixth point of them: each takes the mouse a frame."""
     ink = read_inkml((EXAMPLES / "ink" / f"{name}.inkml").read_bytes(), name=name)
-    return [[*map(tuple, s[:-1:3].tolist()), tuple(s[-1].tolist())] for s in ink.strokes]
+    return [[*map(tuple, s[:-1:every].tolist()), tuple(s[-1].tolist())] for s in ink.strokes]
 
 
 @dataclass
