@@ -21,9 +21,9 @@ WINDOW = {"width": 1180, "height": 760}
 def chi_squared() -> list[Stroke]:
     """A sum with a chi that may as well be an x, put together from the bundled drawings."""
     parts = (
-        (example("01-power"), 0),
-        (example("13-quadratic")[2:4], 75),
-        (example("09-series"), 125),
+        (example("01-power", 3), 0),
+        (example("13-quadratic", 3)[2:4], 75),
+        (example("09-series", 3), 125),
     )
     strokes: list[Stroke] = []
     for part, left in parts:

@@ -19,10 +19,10 @@ expect.set_options(timeout=PATIENCE)
 Stroke = list[tuple[float, float]]
 
 
-def example(name: str) -> list[Stroke]:
-    """The strokes of a bundled drawing, every third point of them."""
+def example(name: str, every: int = 6) -> list[Stroke]:
+    """The strokes of a bundled drawing, every sixth point of them: each takes the mouse a frame."""
     ink = read_inkml((EXAMPLES / "ink" / f"{name}.inkml").read_bytes(), name=name)
-    return [[*map(tuple, s[:-1:3].tolist()), tuple(s[-1].tolist())] for s in ink.strokes]
+    return [[*map(tuple, s[:-1:every].tolist()), tuple(s[-1].tolist())] for s in ink.strokes]
 
 
 @dataclass
@@ -64,13 +64,17 @@ class Desk:
 
     def settle(self) -> str:
         """Wait until what is written is read; the LaTeX."""
-        expect(self.find("body")).to_have_attribute("data-state", "done")
+        self.wait_for("document.body.dataset.state === 'done'")
         return self.latex
+
+    def wait_for(self, condition: str) -> None:
+        """Look often: `expect` looks again after 0.1, 0.35, 0.85, 1.35 s only."""
+        self.page.wait_for_function(f"() => {condition}", polling=20)
 
     def shows(self, latex: str) -> None:
         """Wait until exactly this is the answer."""
-        expect(self.find("#latex")).to_have_text(latex)
-        self.settle()
+        shown = "document.getElementById('latex').textContent === " + json.dumps(latex)
+        self.wait_for(f"document.body.dataset.state === 'done' && {shown}")
 
     def placed(self, strokes: list[Stroke], size: float = 1.0) -> list[Stroke]:
         """Strokes in the middle of the canvas, in window coordinates."""
@@ -101,7 +105,7 @@ class Desk:
     def open_example(self, name: str) -> str:
         """The same by opening its file, which is faster."""
         self.page.set_input_files("#file", EXAMPLES / "ink" / f"{name}.inkml")
-        expect(self.find("#latex")).not_to_be_empty()
+        self.wait_for("document.getElementById('latex').textContent !== ''")
         return self.settle()
 
     def ink(self) -> list[Stroke]:
