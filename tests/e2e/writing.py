@@ -34,8 +34,12 @@ class Desk:
 
     @classmethod
     def open(cls, browser: Browser, url: str, **window: Any) -> Desk:
-        """A fresh window: nothing stored, nothing written."""
+        """A fresh window: nothing stored, nothing written.
+
+        Motion is reduced: no test waits for steps to be shown, but those that look at them.
+        """
         window.setdefault("viewport", {"width": 1280, "height": 800})
+        window.setdefault("reduced_motion", "reduce")
         context = browser.new_context(**window)
         context.set_default_timeout(PATIENCE)
         desk = cls(context.new_page())
