@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 import torch
 from inkmaker import fraction, power, row
-from tinymodel import tiny_checkpoint
 
-import gryphone
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
@@ -30,11 +28,6 @@ from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Looked, Recognizer, load, together
 from gryphone.recognition.result import spans, spell, write_latex
 from gryphone.tokens import EMPTY, SatTokenizer
-
-
-@pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
 
 
 @pytest.fixture(scope="module")

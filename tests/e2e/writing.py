@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Locator,
+    Page,
+    TimeoutError,
+    expect,
+)
 
 from gryphone.reading.inkml import read_inkml
 
@@ -68,12 +77,16 @@ class Desk:
 
     def settle(self) -> str:
         """Wait until what is written is read; the LaTeX."""
-        expect(self.find("body")).to_have_attribute("data-state", "done")
+        # Not by `expect`, which after a moment looks twice a second only.
+        self.page.wait_for_function("() => document.body.dataset.state === 'done'")
         return self.latex
 
     def shows(self, latex: str) -> None:
         """Wait until exactly this is the answer."""
-        expect(self.find("#latex")).to_have_text(latex)
+        same = "(text) => document.getElementById('latex').textContent.trim() === text"
+        with suppress(TimeoutError):
+            self.page.wait_for_function(same, arg=latex)
+        expect(self.find("#latex")).to_have_text(latex, timeout=1)  # says what is there instead
         self.settle()
 
     def placed(self, strokes: list[Stroke], size: float = 1.0) -> list[Stroke]:
@@ -105,7 +118,7 @@ class Desk:
     def open_example(self, name: str) -> str:
         """The same by opening its file, which is faster."""
         self.page.set_input_files("#file", EXAMPLES / "ink" / f"{name}.inkml")
-        expect(self.find("#latex")).not_to_be_empty()
+        self.page.wait_for_function("() => document.getElementById('latex').textContent !== ''")
         return self.settle()
 
     def ink(self) -> list[Stroke]:
