@@ -16,7 +16,7 @@ import pytest
 import torch
 import typer
 import yaml
-from madeup import made_up_store, write_inks
+from inkmaker import made_up_store, write_inks
 from typer.testing import CliRunner
 
 from gryphone.checkpoint import load_checkpoint, read_tensors
