@@ -84,6 +84,24 @@ async def hammer(
         return {status: np.array(found) for status, found in times.items()}, seconds
 
 
+def tiny_weights(folder: Path) -> Path:
+    """A checkpoint of the smallest network, with random weights."""
+    import torch
+
+    from gryphone.checkpoint import save_checkpoint
+    from gryphone.config import PRESETS
+    from gryphone.kinds import build_model
+    from gryphone.latex.normalize import normalize
+    from gryphone.reading.inkml import read_inkml
+    from gryphone.tokens import build_tokenizer
+
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer("sat", [normalize(read_inkml(p).label or "") for p in INKS])
+    model = build_model(PRESETS["tiny"], tuple(len(v) for v in tokenizer.vocabularies))
+    save_checkpoint(folder, model.state_dict(), PRESETS["tiny"], tokenizer, {})
+    return folder
+
+
 def resident(pid: int) -> float:
     """MiB of memory that a process holds."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -173,15 +191,12 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="leave the long part out")
     args = parser.parse_args()
     calm_threads()  # as the server does, before PyTorch
-    sys.path.insert(0, str(ROOT / "tests"))
-    from tinymodel import tiny_checkpoint
-
     report: dict[str, Any] = {"load": os.getloadavg(), "cores": os.cpu_count()}
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the test")
     latency(report, args.scale)
     if not args.no_memory:
         with tempfile.TemporaryDirectory() as folder:
-            memory(report, args.requests, tiny_checkpoint(Path(folder) / "tiny"))
+            memory(report, args.requests, tiny_weights(Path(folder) / "tiny"))
     overload(report)
     report["load_after"] = os.getloadavg()
     print(f"load {os.getloadavg()[0]:.1f} after the test")

@@ -13,7 +13,6 @@ import pytest
 from inkmaker import some, write_folder
 from tinymodel import tiny_checkpoint
 
-import gryphone
 from gryphone.errors import DataError, InkError
 from gryphone.reading.inputs import expand
 from gryphone.recognition.batch import (
@@ -27,13 +26,9 @@ from gryphone.recognition.batch import (
 )
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.result import Result
 
 ASK = Ask(steps=2)
-
-
-@pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -289,26 +284,22 @@ def test_a_foreign_file_is_left_alone(tmp_path: Path, text: str) -> None:
     assert out.read_text() == text
 
 
-def test_workers_read_the_same(recognizer: Recognizer, folder: Path) -> None:
-    files = expand([str(folder)])[:4]
-    plain = [
-        str(r) if isinstance(r, str) else r.latex
-        for _, r in recognize_files(recognizer, files, ASK)
-    ]
-    spawned = recognize_files(recognizer, files, ASK, workers=1)
-    assert [str(r) if isinstance(r, str) else r.latex for _, r in spawned] == plain
-
-
-def test_workers_leave_ctrl_c_to_the_main_process(
+def test_workers_read_the_same_and_leave_ctrl_c_to_the_main_process(
     recognizer: Recognizer, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    answers = recognize_files(recognizer, expand([str(folder)]), ASK, workers=1)
-    next(answers)
+    def shown(answer: tuple[Path, Result | str]) -> str:
+        return answer[1] if isinstance(answer[1], str) else answer[1].latex
+
+    files = expand([str(folder)])
+    plain = [shown(answer) for answer in recognize_files(recognizer, files, ASK)]
+    answers = recognize_files(recognizer, files, ASK, workers=1)
+    first = next(answers)
     workers = multiprocessing.active_children()
     assert workers
     for worker in workers:
         os.kill(worker.pid or 0, signal.SIGINT)
-    assert len(list(answers)) == BATCH + 3
+    assert [shown(answer) for answer in (first, *answers)] == plain
+    assert len(plain) == BATCH + 4
     assert [worker.exitcode for worker in workers] == [0]
     assert "KeyboardInterrupt" not in capfd.readouterr().err
 

@@ -3,7 +3,8 @@
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +23,12 @@ from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneErr
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
 from gryphone.recognition.batch import read_file
-from gryphone.recognition.recognizer import load
+from gryphone.recognition.recognizer import Recognizer, load
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
+def weights(tiny_weights: Path) -> str:
+    return str(tiny_weights)
 
 
 @pytest.fixture
@@ -146,11 +147,14 @@ def test_warnings_go_to_stderr(ink: str, weights: str, format_: str, tmp_path: P
         assert broken not in alone.stdout + folder.stdout
 
 
-def test_doubt_goes_to_stderr(ink: str, weights: str, capsys: pytest.CaptureFixture[str]) -> None:
-    result = replace(load(weights).recognize(ink, steps=2), name=ink, warnings=())
-    for confidence in (0.243, 0.5):
-        recognition._warn(replace(result, confidence=confidence))
-    assert capsys.readouterr().err == f"gryphone: {ink}: only 24 % sure\n"
+@pytest.mark.parametrize(("confidence", "said"), [(0.243, "only 24 % sure\n"), (0.5, "")])
+def test_doubt_goes_to_stderr(
+    ink: str, weights: str, confidence: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = replace(load(weights).recognize(ink, steps=2), warnings=(), confidence=confidence)
+    monkeypatch.setattr(Recognizer, "recognize", lambda *_, **options: result)
+    told = run("recognize", ink, "--weights", weights).stderr
+    assert told == (f"gryphone: {ink}: {said}" if said else "")
 
 
 def test_pages_that_are_not_read_are_said(weights: str, tmp_path: Path) -> None:
@@ -220,7 +224,6 @@ def test_ctrl_c_says_how_far_it_got(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gryphone.recognition.batch import BATCH
-    from gryphone.recognition.recognizer import Recognizer
 
     folder, out = write_folder(tmp_path / "inks", some(BATCH + 2)), tmp_path / "r.jsonl"
     many = Recognizer.recognize_many
@@ -256,11 +259,11 @@ def test_ctrl_c_says_how_far_it_got(
 def test_a_killed_worker_is_one_line(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(files: Sequence[Path], *more: object) -> Iterator[Input]:
+    def killed(*given: object) -> Iterator[Input]:
         yield from [Input(power())] * 9
         raise BrokenProcessPool("terminated abruptly")
 
-    monkeypatch.setattr("gryphone.recognition.batch._read_ahead", killed)
+    monkeypatch.setattr(ProcessPoolExecutor, "map", killed)
     folder = write_folder(tmp_path / "inks", some(12))
     common = ("recognize", str(folder), "--weights", weights, "--steps", "1", "--workers", "1")
     for more, remedy in (((), "use --out"), (("--out", f"{tmp_path}/r.jsonl"), "the same command")):

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import typer
 from inkmaker import fraction, power, row, some, write_folder, write_tar
-from tinymodel import tiny_checkpoint
 from typer.testing import CliRunner
 
-import gryphone
 from gryphone.cli.evaluation import register
 from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError
@@ -20,11 +18,6 @@ from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.calibration import _truth
 from gryphone.scoring.evaluate import Item, drawn_length, evaluate, items, told_apart, true_graph
 from gryphone.scoring.metrics import RATES
-
-
-@pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
 
 
 def test_report_has_the_keys_of_score_and_the_graph(recognizer: Recognizer, tmp_path: Path) -> None:

@@ -3,14 +3,12 @@ from pathlib import Path
 from inkmaker import fraction, row
 from paper import draw_page
 from PIL import Image
-from tinymodel import tiny_checkpoint
 
-import gryphone
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.studies.invariance import CHANGES, is_right, labelled, measure
 
 
-def test_what_is_right_is_changed_and_read_again(tmp_path: Path) -> None:
-    recognizer = gryphone.load(tiny_checkpoint(tmp_path / "tiny"))
+def test_what_is_right_is_changed_and_read_again(recognizer: Recognizer, tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     draw_page(row("x+1=2").strokes).save(folder / "a.png")

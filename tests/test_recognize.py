@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 import torch
 from inkmaker import fraction, power, row
-from tinymodel import tiny_checkpoint
 
-import gryphone
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
@@ -32,11 +30,6 @@ from gryphone.recognition.encoding import EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.tokens import EMPTY, SatTokenizer
-
-
-@pytest.fixture(scope="module")
-def recognizer(tmp_path_factory: pytest.TempPathFactory) -> Recognizer:
-    return gryphone.load(tiny_checkpoint(tmp_path_factory.mktemp("weights") / "tiny"))
 
 
 @pytest.fixture(scope="module")

@@ -54,26 +54,36 @@ def test_sat(source: str, pairs: list[tuple[str, str]]) -> None:
 SYMBOLS = st.sampled_from(["x", "2", "+", r"\alpha", "[", "]", "(", r"\{", r"\\", "&", r"\sqrt"])
 
 
-def _grow(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    row = st.lists(children, max_size=3).map(" ".join)
-    return st.one_of(
-        row.map("{{{}}}".format),
-        st.tuples(row, row).map(lambda p: f"\\frac{{{p[0]}}}{{{p[1]}}}"),
-        st.tuples(row, row).map(lambda p: f"\\sqrt[{{{p[0]}}}]{{{p[1]}}}"),
-        st.tuples(children, row, row).map(lambda p: f"{p[0]}_{{{p[1]}}}^{{{p[2]}}}"),
-        st.tuples(row, row, row).map(
-            lambda p: f"\\begin{{matrix}}{p[0]}&{p[1]}\\\\{p[2]}\\end{{matrix}}"
-        ),
-    )
+LEAVES = ["x", "2", "+", r"\alpha", "{}", "(", "["]
+BRANCHES = {  # with how many rows of children
+    "{{{}}}": 1,
+    r"\frac{{{}}}{{{}}}": 2,
+    r"\sqrt[{{{}}}]{{{}}}": 2,
+    "{}_{{{}}}^{{{}}}": 3,
+    r"\begin{{matrix}}{}&{}\\{}\end{{matrix}}": 3,
+    "{} {}": 2,
+}
 
 
-TREES = st.recursive(st.sampled_from(["x", "2", "+", r"\alpha", "{}", "(", "["]), _grow)
+def plant(words: list[str]) -> str:
+    """Formulas from words in postfix order: a branch takes the rows before it, or empty ones."""
+    rows: list[str] = []
+    for word in words:
+        count = BRANCHES.get(word, 0)
+        taken = [rows.pop() if rows else "" for _ in range(count)]
+        rows.append(word.format(*reversed(taken)) if count else word)
+    return " ".join(rows)
+
+
+# A recursive strategy takes five times as long to draw such trees.
+WORDS = st.sampled_from([*LEAVES, *BRANCHES])
+TREES = st.integers(0, 60).flatmap(lambda n: st.lists(WORDS, min_size=n, max_size=n)).map(plant)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(TREES, max_size=4))
-def test_round_trip_of_trees(parts: list[str]) -> None:
-    tokens = tokenize(" ".join(parts))
+@given(TREES)
+def test_round_trip_of_trees(source: str) -> None:
+    tokens = tokenize(source)
     assert is_balanced(tokens)
     for scheme in ("sat", "raw"):
         tokenizer = build_tokenizer(scheme, [tokens])
@@ -81,9 +91,8 @@ def test_round_trip_of_trees(parts: list[str]) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(TREES, max_size=4))
-def test_normal_form_is_valid_and_stable(parts: list[str]) -> None:
-    source = " ".join(parts)
+@given(TREES)
+def test_normal_form_is_valid_and_stable(source: str) -> None:
     if not is_valid(source):  # such as a script on a base that has one
         return
     for convention in ("crohme", "mathwriting"):

@@ -86,7 +86,8 @@ def main() -> None:
     out = parser.parse_args().out
     with served() as url, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=PROGRAM, args=FLAGS)
-        film = play(Desk.open(chromium, url, viewport=WINDOW))
+        desk = Desk.open(chromium, url, viewport=WINDOW, reduced_motion="no-preference")
+        film = play(desk)
         film.save(out)
     print(f"{out}: {len(film.frames)} frames, {out.stat().st_size >> 10} KiB")
 

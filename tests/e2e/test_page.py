@@ -62,6 +62,7 @@ def serious(desk: Desk) -> list[str]:
 
 
 def test_writing_becomes_latex_step_by_step(desk: Desk) -> None:
+    desk.page.emulate_media(reduced_motion="no-preference")
     expect(desk.find(".placeholder")).to_be_visible()
     desk.page.evaluate(
         """() => {
@@ -335,7 +336,7 @@ def test_light_dark_and_help(desk: Desk) -> None:
 
 
 def test_system_theme_and_quiet_motion(browser: Browser, server: str) -> None:
-    desk = Desk.open(browser, server, color_scheme="dark", reduced_motion="reduce")
+    desk = Desk.open(browser, server, color_scheme="dark")
     colour = desk.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert colour == "rgb(19, 20, 24)"
     assert serious(desk) == []

@@ -26,7 +26,7 @@ EMPTY = {"name": "a.inkml", "mimeType": "text/xml", "buffer": b"<ink></ink>"}
 
 @pytest.fixture
 def desk(browser: Browser, server: str) -> Iterator[Desk]:
-    desk = Desk.open(browser, server)
+    desk = Desk.open(browser, server, reduced_motion="no-preference")
     yield desk
     desk.context.close()
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Locator, Page, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    CDPSession,
+    Locator,
+    Page,
+    TimeoutError,
+    expect,
+)
 
 from gryphone.reading.inkml import read_inkml
 
@@ -34,8 +43,12 @@ class Desk:
 
     @classmethod
     def open(cls, browser: Browser, url: str, **window: Any) -> Desk:
-        """A fresh window: nothing stored, nothing written."""
+        """A fresh window: nothing stored, nothing written.
+
+        Motion is reduced: no test waits for steps to be shown, but those that look at them.
+        """
         window.setdefault("viewport", {"width": 1280, "height": 800})
+        window.setdefault("reduced_motion", "reduce")
         context = browser.new_context(**window)
         context.set_default_timeout(PATIENCE)
         desk = cls(context.new_page())
@@ -73,8 +86,11 @@ class Desk:
 
     def shows(self, latex: str) -> None:
         """Wait until exactly this is the answer."""
-        shown = "document.getElementById('latex').textContent === " + json.dumps(latex)
-        self.wait_for(f"document.body.dataset.state === 'done' && {shown}")
+        same = "(text) => document.getElementById('latex').textContent.trim() === text"
+        with suppress(TimeoutError):
+            self.page.wait_for_function(same, arg=latex)
+        expect(self.find("#latex")).to_have_text(latex, timeout=1)  # says what is there instead
+        self.settle()
 
     def placed(self, strokes: list[Stroke], size: float = 1.0) -> list[Stroke]:
         """Strokes in the middle of the canvas, in window coordinates."""
