@@ -18,7 +18,8 @@ from rich.table import Table
 
 from gryphone.config import Canvas
 from gryphone.data.datasets import read_dataset
-from gryphone.data.packed import read_packed, write_packed
+from gryphone.data.packed import read_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.store import InkStore
 from gryphone.raster import draw, to_patches
 from gryphone.tokens import build_tokenizer

@@ -139,6 +139,9 @@ class Request:
     watch: Watch | None = None
 
 
+Sampler = Callable[[Predict, Request], list[Decoded]]  # the reverse process of a kind of decoder
+
+
 def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
     """The uniform numbers (steps, length) that decide what one sample remasks."""
     # As a plain list, numbers of 2**63 and more would be rounded to floats: many seeds, one draw.

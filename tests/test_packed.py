@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from gryphone.data.datasets import read_dataset
-from gryphone.data.packed import read_packed, write_packed
+from gryphone.data.packed import read_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError

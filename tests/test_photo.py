@@ -19,7 +19,8 @@ from skimage.measure import approximate_polygon
 
 from gryphone.data.datasets import read_dataset
 from gryphone.data.images import read_boxes, trace_images
-from gryphone.data.packed import read_packed, write_packed
+from gryphone.data.packed import read_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink

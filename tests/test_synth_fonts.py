@@ -11,7 +11,8 @@ from PIL import ImageFont
 from typer.testing import CliRunner
 
 from gryphone.cli import make_app
-from gryphone.data.packed import read_packed, write_packed
+from gryphone.data.packed import read_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import DataError
 from gryphone.ink import Ink

@@ -26,7 +26,7 @@ from gryphone.checkpoint import load_model, read_checkpoint, read_tensors
 from gryphone.cli.training import register
 from gryphone.config import PRESETS, Canvas, ModelConfig
 from gryphone.data.datasets import read_dataset
-from gryphone.data.packed import write_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.ink import Precision

@@ -14,7 +14,7 @@ from gryphone.cli.options import AsJson
 from gryphone.errors import DataError
 
 if TYPE_CHECKING:
-    from gryphone.data.packed import PackReport
+    from gryphone.data.packing import PackReport
     from gryphone.data.samples import Sample, Samples
     from gryphone.data.stats import Stats
 
@@ -63,7 +63,7 @@ def pack(
 
     from gryphone.data.datasets import read_dataset
     from gryphone.data.images import read_boxes, trace_images
-    from gryphone.data.packed import write_packed
+    from gryphone.data.packing import write_packed
     from gryphone.synth.photographs import photograph_inks
     from gryphone.synth.retakes import retake_images
 

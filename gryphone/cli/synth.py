@@ -240,7 +240,7 @@ def photos(
     ] = None,
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
-    from gryphone.data.packed import write_packed
+    from gryphone.data.packing import write_packed
     from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.photographs import photograph_inks
     from gryphone.synth.write import write_for_photos

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,15 +182,10 @@ def _lines() -> Iterator[tuple[int, str]]:
         raise DataError(f"behind line {number}: not UTF-8 ({error}); convert the text") from error
 
 
-class _place:
-    """Names the line of stdin in whatever error its text causes."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, GryphoneError):
-            raise DataError(f"line {self.number}: {error}") from error
+@contextmanager
+def _place(number: int) -> Iterator[None]:
+    """Name the line of stdin in whatever error its text causes."""
+    try:
+        yield
+    except GryphoneError as error:
+        raise DataError(f"line {number}: {error}") from error

@@ -4,7 +4,6 @@ The distribution (a folder or its .tgz) holds train, valid, test, synthetic and 
 symbols have a `label` only, which `read_inkml` falls back to.
 """
 
-from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from gryphone.data.archive import Member, source_name
@@ -18,10 +17,9 @@ def looks_like(member: Member) -> bool:
     return b'type="normalizedLabel"' in member.data or b'type="label"' in member.data
 
 
-def read(path: Path, splits: Collection[str] | None = None) -> Samples:
-    """Every ink, or that of the named splits; the source is `mathwriting-` and the split."""
+def read(path: Path) -> Samples:
+    """Every ink; the source is `mathwriting-` and the split."""
     for member in inks_in(path):
         folders = PurePosixPath(member.name).parts[:-1]
         split = next((f for f in reversed(folders) if f in SPLITS), source_name(path))
-        if splits is None or split in splits:
-            yield ink_sample(member, f"mathwriting-{split}")
+        yield ink_sample(member, f"mathwriting-{split}")

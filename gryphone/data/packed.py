@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.packing import FORMAT, NothingPacked, PackReport, first_of, write_packed
+from gryphone.data.packing import FORMAT
 from gryphone.errors import DataError
 from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink, Precision
-
-__all__ = ["NothingPacked", "PackReport", "Packed", "first_of", "read_packed", "write_packed"]
-
 
 # What there is one of for each ink, point and segmented symbol.
 INK_COLUMNS = ("ids", "sources", "labels", "writers", "agreement")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.data.packed import NothingPacked, Packed, first_of, read_packed, write_packed
+from gryphone.data.packed import Packed, read_packed
+from gryphone.data.packing import NothingPacked, first_of, write_packed
 from gryphone.data.samples import Sample, Samples
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize

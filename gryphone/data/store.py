@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from gryphone.data.datasets import read_dataset
-from gryphone.data.packed import Packed, read_packed, write_packed
+from gryphone.data.packed import Packed, read_packed
+from gryphone.data.packing import write_packed
 from gryphone.errors import DataError, TokenError
 from gryphone.ink import DEFAULT_PRECISION, Precision
 from gryphone.ragged import ranges, select

@@ -128,7 +128,7 @@ def naming_unread(source: Any, name: str) -> Iterator[None]:
         raise InkError(f"{name}: {unread}") from error
 
 
-def same(path: Path | str) -> str:
+def normal_path(path: Path | str) -> str:
     """What all spellings of a path have in common."""
     return os.path.abspath(path)  # noqa: PTH100  resolve() would take links for what they point to
 
@@ -148,7 +148,7 @@ def expand(sources: Iterable[str]) -> list[Path]:
         else:
             found = [path]
         for file in found:
-            files.setdefault(same(file), file)
+            files.setdefault(normal_path(file), file)
     return list(files.values())
 
 

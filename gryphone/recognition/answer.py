@@ -78,14 +78,16 @@ def answer_together(
     """
     votes = [
         Vote.of(question, decodes)
-        for question, decodes in zip(questions, refine(questions, deadline), strict=True)
+        for question, decodes in zip(questions, decode_questions(questions, deadline), strict=True)
     ]
     strokes = _strokes(votes)
     seconds = (time.perf_counter() - began) / len(questions)
     return [_result(vote, own, seconds) for vote, own in zip(votes, strokes, strict=True)]
 
 
-def refine(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
+def decode_questions(
+    questions: Sequence[Question], deadline: float | None = None
+) -> list[list[Decoded]]:
     """The decodes of each question, all of them refined together, then made well-formed."""
     batch, ask = questions[0].batch, questions[0].ask
     owners = np.concatenate([np.full(q.ask.decodes, q.index) for q in questions])

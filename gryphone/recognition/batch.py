@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError, writing
-from gryphone.reading.inputs import STDIN, Input, read_input, same
+from gryphone.reading.inputs import STDIN, Input, normal_path, read_input
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
@@ -131,13 +131,13 @@ def run_batch(
     """
     began = time.perf_counter()
     settings = settings_of(ask, weights)
-    stamps = {same(path): _stamp(path) for path in files}
+    stamps = {normal_path(path): _stamp(path) for path in files}
     reasons: Counter[str] = Counter()
     unsure = warned = 0
     with writing(out), ExitStack() as held:
         _hold(out, held)
         done = resume(out, settings, stamps, held)
-        todo = [path for path in files if same(path) not in done]
+        todo = [path for path in files if normal_path(path) not in done]
         before = len(files) - len(todo)
         progress(before, len(files))
         answers = held.enter_context(closing(recognize_files(recognizer, todo, ask, workers)))
@@ -149,7 +149,7 @@ def run_batch(
             else:
                 unsure += answer.confidence < UNSURE
                 warned += bool(answer.warnings)
-            _write(file, path, answer, settings, stamps[same(path)])
+            _write(file, path, answer, settings, stamps[normal_path(path)])
             progress(before + count, len(files))
     return BatchReport(
         files=len(files),
@@ -230,7 +230,7 @@ def _write(
 def resume(
     out: Path, settings: dict[str, Any], stamps: Mapping[str, Stamp | None], held: ExitStack
 ) -> set[str]:
-    """The files that `out` answers, by what all their spellings have in `same`.
+    """The files that `out` answers, by what all their spellings have in `normal_path`.
 
     Lines cut short, with an error, or about what a file of `stamps` was before, are taken out.
     """
@@ -245,7 +245,7 @@ def resume(
                 if name is None:
                     spoilt.add(number)
                 elif name != STDIN:  # which has something else every time
-                    done.add(same(name))
+                    done.add(normal_path(name))
         if spoilt:
             _remove_lines(out, spoilt, held)
     except OSError as error:
@@ -274,7 +274,7 @@ def _answered(
                 f"{where}: was made with {key} {made.get(key)}, this run uses {value}; "
                 "use the same, or choose another --out"
             )
-    then, now = row.get("stamp"), stamps.get(same(name))
+    then, now = row.get("stamp"), stamps.get(normal_path(name))
     # Lines of earlier versions have no stamp, and a file that is gone cannot be read again.
     return name if then is None or now is None or then == now else None
 

@@ -8,7 +8,7 @@ such an input are refined once more, by the mean of what both looks say.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from gryphone.checkpoint import Checkpoint
 from gryphone.config import Canvas
-from gryphone.decoding import Constraint, Decoded, DecodeOptions, Predict, Request, Watch
+from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, Sampler, Watch
 from gryphone.errors import InkError
 from gryphone.ink import Stroke, condensed
 from gryphone.kinds import part_of
@@ -57,11 +57,9 @@ class Network:
         return Grammar(self.tokenizer)
 
     @cached_property
-    def sampler(self) -> Callable[[Predict, Request], list[Decoded]]:
+    def sampler(self) -> Sampler:
         """The reverse process of the decoder's kind."""
-        sampler: Callable[[Predict, Request], list[Decoded]] = part_of(
-            self.checkpoint.config.kind, "sampler"
-        )
+        sampler: Sampler = part_of(self.checkpoint.config.kind, "sampler")
         return sampler
 
     def request(

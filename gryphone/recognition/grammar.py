@@ -67,7 +67,7 @@ class Grammar:
             for name in self.classes
         ]
         self._plan_rows()
-        self._effects: dict[Frame, _Effects] = {}
+        self.effects = cache(self._effects_on)  # what the rows make of an innermost frame
         self._to_end: dict[State, tuple[int, int]] = {}  # rows too few, rows enough
         self._rows_alone = cache(self._rows_alone_of)
         self._rows_to_close = cache(lambda frame: self._rows_alone((True, (Frame(), frame))))
@@ -106,12 +106,6 @@ class Grammar:
         if len(self._to_end) > _REMEMBERED:
             self._to_end.clear()
         return _Search(self, streams).best(beam)
-
-    def effects(self, top: Frame) -> _Effects:
-        """What the rows make of an innermost frame."""
-        if top not in self._effects:
-            self._effects[top] = self._effects_on(top)
-        return self._effects[top]
 
     def can_end(self, state: State, rows: int) -> bool:
         """Whether a state can become a whole formula within some rows."""
@@ -205,7 +199,7 @@ class _Search:
         for modifiers in streams[1:]:
             self.rows = self.rows + modifiers[:, grammar.row_modifier]
             pads += modifiers.max(1)  # behind the end a modifier means nothing: any will do
-        self._offers: dict[tuple[int, Frame], Floats] = {}
+        self.offers = cache(self._offers_of)
         self.tail = _sums_to_end(pads)  # (L + 1,) of ending before a place
         self.bound = _sums_to_end(np.maximum(self.rows.max(1), pads))  # (L + 1,) at best
 
@@ -241,14 +235,11 @@ class _Search:
             history.append([(i, self.row(place, *at)) for _, i, at in kept.values()])
         return floor, path
 
-    def offers(self, place: int, top: Frame) -> Floats:
+    def _offers_of(self, place: int, top: Frame) -> Floats:
         """The best log-prob of each effect on an innermost frame."""
-        key = (place, top)
-        if key not in self._offers:
-            effects = self.grammar.effects(top)
-            values = self.rows[place, effects.rows]
-            self._offers[key] = np.maximum.reduceat(values, effects.starts)
-        return self._offers[key]
+        effects = self.grammar.effects(top)
+        best: Floats = np.maximum.reduceat(self.rows[place, effects.rows], effects.starts)
+        return best
 
     def row(self, place: int, top: Frame, effect: int) -> int:
         """The best row that has an effect."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gryphone.data.packed import write_packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import DataError
 from gryphone.release.common import run
