@@ -1,5 +1,6 @@
 """Every command block of the README runs as it stands there."""
 
+import importlib
 import re
 import shlex
 import shutil
@@ -105,3 +106,13 @@ def test_the_server_starts_and_stops(place: Path) -> None:
 def test_python_blocks_run_in_order(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec("\n".join(PYTHON), {})
     assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_contributing_names_what_is_there() -> None:
+    """The walks through one prediction and one training step name real functions."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_]+)`", text)
+    assert len(names) > 30
+    for name in names:
+        module, _, part = name.rpartition(".")
+        assert hasattr(importlib.import_module(f"gryphone.{module}"), part), name
