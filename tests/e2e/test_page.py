@@ -336,7 +336,7 @@ def test_light_dark_and_help(desk: Desk) -> None:
 
 
 def test_system_theme_and_quiet_motion(browser: Browser, server: str) -> None:
-    desk = Desk.open(browser, server, color_scheme="dark")
+    desk = Desk.open(browser, server, color_scheme="dark", reduced_motion="reduce")
     colour = desk.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert colour == "rgb(19, 20, 24)"
     assert serious(desk) == []
