@@ -53,9 +53,8 @@ def server(*options: str) -> Iterator[tuple[str, int]]:
 def requests() -> list[dict[str, Any]]:
     """The bundled inks as strokes, as a page sends them."""
     from gryphone.reading.inkml import read_inkml
-    from gryphone.reading.strokes import to_strokes
 
-    return [{"json": {"strokes": to_strokes(read_inkml(path))}} for path in INKS]
+    return [{"json": {"strokes": [s.tolist() for s in read_inkml(path).strokes]}} for path in INKS]
 
 
 async def hammer(

@@ -12,7 +12,7 @@ __all__ = ["Recognizer", "Result", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the recogniser, and PyTorch with it, only when it is asked for."""
+    """Import the recogniser only when it is asked for; `load` brings PyTorch."""
     if name in ("load", "Recognizer"):
         from gryphone.recognition import recognizer
 

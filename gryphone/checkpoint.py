@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 
 from gryphone import __version__
 from gryphone.config import ModelConfig, from_dict
-from gryphone.errors import CheckpointError, GryphoneError, TokenError
-from gryphone.kinds import build_model
+from gryphone.errors import CheckpointError, GryphoneError
+from gryphone.kinds import build_model, check_kind
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
 
 if TYPE_CHECKING:
@@ -215,30 +215,25 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
-def read_tokenizer(path: Path) -> Tokenizer:
-    """The vocabularies of a checkpoint directory."""
-    try:
-        return tokenizer_from_dict(read_description(path)["tokenizer"])
-    except (TokenError, KeyError) as error:
-        raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
-
-
 def read_checkpoint(path: Path | str) -> Checkpoint:
     """The settings, vocabularies and facts of a checkpoint directory."""
     path = checkpoint_directory(Path(path))
     description = read_description(path)
     try:
         config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")
+        check_kind(config.kind)
+        tokenizer = tokenizer_from_dict(description["tokenizer"])
     except (GryphoneError, KeyError) as error:
         raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
-    facts = description.get("facts", {})
-    return Checkpoint(config, read_tokenizer(path), facts, _count_parameters(path))
+    return Checkpoint(config, tokenizer, description.get("facts", {}), _count_parameters(path))
 
 
-def load_model(path: Path | str, device: torch.device | str = "cpu") -> GryphOne:
-    """The network of a checkpoint directory, ready to be used."""
+def load_model(
+    path: Path | str, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None
+) -> GryphOne:
+    """The network of a checkpoint directory, ready to be used; `checkpoint` is what it says."""
     path = checkpoint_directory(Path(path))
-    checkpoint = read_checkpoint(path)
+    checkpoint = checkpoint or read_checkpoint(path)
     model = build_model(checkpoint.config, tuple(len(v) for v in checkpoint.tokenizer.vocabularies))
     try:
         model.load_state_dict({k: v.float() for k, v in read_tensors(path).items()})

@@ -106,7 +106,7 @@ class ModelConfig:
     dropout: float = 0.1
     aux: bool = True  # heads that read patches without the decoder
     kind: str = "diffusion"  # of decoder, one of gryphone.kinds
-    precision: Precision = field(default_factory=Precision)  # of the ink it was trained on
+    ink_precision: Precision = field(default_factory=Precision)  # of what it was trained on
 
     def __post_init__(self) -> None:
         check_ranges(self, MODEL_RANGES)

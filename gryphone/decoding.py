@@ -1,7 +1,7 @@
 """The reverse process: from an all-masked canvas to tokens, step by step.
 
-Framework-free: the loop works on numpy token ids and a `predict` callable, so that PyTorch, ONNX
-Runtime and a test double share it. Random draws depend on the seed and the sample's key alone,
+Framework-free: the loop works on numpy token ids and a `predict` callable, so that every
+backend and a test double share it. Random draws depend on the seed and the sample's key alone,
 and every sample has a canvas of its own, so batch size and order never change an answer.
 """
 

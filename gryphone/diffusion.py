@@ -65,5 +65,5 @@ def symmetric_kl(first: list[Tensor], second: list[Tensor]) -> Tensor:
 
 
 def rmml(first: list[Tensor], second: list[Tensor], truth: Tensor) -> Tensor:
-    """Random-masking mutual learning: both views must be right, and agree. (N,)"""
+    """Random-masking mutual learning: both copies must be right, and agree. (N,)"""
     return cross_entropy(first, truth) + cross_entropy(second, truth) + symmetric_kl(first, second)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.errors import InkError
+from gryphone.errors import ConfigError, InkError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -168,13 +168,18 @@ def typical_stroke(strokes: Sequence[Stroke]) -> float:
 class Precision:
     """How ink is stored and read: the canvas that defines a pixel, and the errors in pixels.
 
-    It belongs to a network (`ModelConfig.precision`): other ink than training saw costs a point.
+    It belongs to a network (`ModelConfig.ink_precision`): ink that training never saw costs EM.
     """
 
     side: float = 384.0  # width times height is side²; models may draw on other canvases
     max_aspect: float = 16.0  # flatter ink counts as this flat
     tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
     grid: int = 8  # steps per pixel
+
+    def __post_init__(self) -> None:
+        for name in ("side", "max_aspect", "tolerance", "grid"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be more than 0")
 
 
 DEFAULT_PRECISION = Precision()

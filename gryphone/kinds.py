@@ -40,10 +40,15 @@ KINDS = {
 }
 
 
-def part_of(kind: str, part: str) -> Any:
-    """One part of a kind, imported."""
+def check_kind(kind: str) -> None:
+    """Refuse a kind that is not in the table."""
     if kind not in KINDS:
         raise ConfigError(f"decoder kind {kind!r} is unknown; use one of {', '.join(KINDS)}")
+
+
+def part_of(kind: str, part: str) -> Any:
+    """One part of a kind, imported."""
+    check_kind(kind)
     module, _, name = getattr(KINDS[kind], part).partition(":")
     return getattr(import_module(module), name)
 

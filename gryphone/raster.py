@@ -101,7 +101,7 @@ def bounds(batch: InkBatch) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def typical_stroke(batch: InkBatch) -> Tensor:
+def typical_strokes(batch: InkBatch) -> Tensor:
     """The 60 % quantile of each sample's stroke sizes (longer side of the box), (B,).
 
     Measured on CROHME, symbols scaled by it vary half as much in size (the logarithm's deviation
@@ -138,7 +138,7 @@ def fit(
         effective = extent.maximum((longest / canvas.max_aspect)[:, None])
         scale = canvas.side / effective.prod(1).sqrt()
         if canvas.kind == "stroke":
-            typical = typical_stroke(batch).maximum(longest / LONGEST_STROKES)
+            typical = typical_strokes(batch).maximum(longest / LONGEST_STROKES)
             scale = scale.minimum(canvas.stroke * factor / typical)
         else:
             scale = scale * factor
@@ -184,14 +184,6 @@ def draw(batch: InkBatch, canvas: Canvas, area_factor: Tensor | None = None) -> 
         shape=shape,
         size=batch.size,
     )
-
-
-def to_image(pixels: Pixels, height: int, width: int) -> Tensor:
-    """Dense bitmaps (B, height, width) uint8; what does not fit is cut off."""
-    image = torch.zeros(pixels.size, height, width, dtype=torch.uint8, device=pixels.row.device)
-    inside = (pixels.row < height) & (pixels.column < width)
-    image[pixels.sample[inside], pixels.row[inside], pixels.column[inside]] = 1
-    return image
 
 
 def most_patches(canvas: Canvas, area_factor: float = 1.0) -> int:

@@ -172,3 +172,8 @@ def write_tar(path: Path, files: dict[str, bytes], mode: str = "w:xz") -> Path:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     return path
+
+
+def to_strokes(ink: Ink) -> list[list[list[float]]]:
+    """The strokes as JSON-ready lists: `[[[x, y], ...], ...]`."""
+    return [stroke.tolist() for stroke in ink.strokes]

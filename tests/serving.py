@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import FastAPI
+from inkmaker import to_strokes
 from starlette.testclient import TestClient
 from tinymodel import tiny_checkpoint
 
 import gryphone
 from gryphone.ink import Ink
-from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.run import address, listen, make_server

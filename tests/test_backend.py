@@ -21,11 +21,15 @@ LABEL = "x ^ { 2 } + x"  # what it reads: as many symbols of it as there are str
 class StrokeCounter:
     """Reads one symbol of LABEL a stroke. Its memory are the inks."""
 
-    def __init__(self, tokenizer):
+    looks = 0
+
+    def __init__(self, tokenizer, sure=-1e-4):
+        self.sure = sure
         self.sizes = [len(v) for v in tokenizer.vocabularies]
         self.ids = tokenizer.encode(LABEL.split())
 
     def encode(self, inks, view=View()):
+        self.looks += 1
         return list(inks)
 
     def select(self, memory, images):
@@ -36,9 +40,9 @@ class StrokeCounter:
         for row, image in enumerate(images):
             known = self.ids[: len(memory[image])]
             for stream, log_probs in enumerate(out):
-                log_probs[row, :, PAD_ID] = -1e-4
+                log_probs[row, :, PAD_ID] = self.sure
                 log_probs[row, : len(known), PAD_ID] = -20
-                log_probs[row, np.arange(len(known)), known[:, stream]] = -1e-4
+                log_probs[row, np.arange(len(known)), known[:, stream]] = self.sure
         return out
 
     def evidence(self, memory, canvases):
@@ -60,6 +64,11 @@ assert result.symbols[2].box == (20.0, 0.0, 20.0, 20.0)
 assert recognizer.encode(strokes).decode(lock={0: ("y", "")}, steps=3).latex == "y^{2}+x"
 short, long = recognizer.recognize_many([strokes[:1], strokes], views=2)
 assert (short.latex, long.latex) == ("x", "x^{2}+x")
+assert recognizer.backend.looks == 4  # one for each call, and one for the other view
+
+unsure = Recognizer(checkpoint, StrokeCounter(tokenizer, sure=-0.5))
+assert unsure.recognize(strokes).latex == "x^{2}+x"
+assert unsure.backend.looks == 2  # the ink was drawn on paper, traced, and looked at again
 '''
 
 

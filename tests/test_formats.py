@@ -42,10 +42,10 @@ def test_no_two_formats_share_an_ending_or_a_type() -> None:
 
 
 def test_servers_decode_few_pictures() -> None:
-    assert [row.name.upper() for row in FORMATS if row.served] == [
+    assert [row.pillow for row in FORMATS if row.pillow] == [
         *("PNG", "JPEG", "WEBP", "TIFF", "BMP")
     ]
-    assert all(row.picture and row.read for row in FORMATS if row.served)
+    assert all(row.picture and row.read for row in FORMATS if row.pillow)
 
 
 @pytest.mark.parametrize(

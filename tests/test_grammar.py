@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gryphone
-from gryphone.checkpoint import read_tokenizer
+from gryphone.checkpoint import read_checkpoint
 from gryphone.errors import ConfigError
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.constraints import apply_lock, blank
@@ -294,7 +294,7 @@ def test_katex_renders_every_answer() -> None:
         pytest.skip("needs node, to run the KaTeX that the page uses")
     rng = np.random.default_rng(7)
     answers = dict.fromkeys(GOOD, "")
-    shipped = Grammar(read_tokenizer(WEIGHTS))
+    shipped = Grammar(read_checkpoint(WEIGHTS).tokenizer)
     for grammar in (*GRAMMARS.values(), shipped):
         for _ in range(600):
             places = int(rng.integers(1, 16))

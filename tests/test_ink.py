@@ -5,11 +5,12 @@ from pathlib import Path
 import inkmaker
 import numpy as np
 import pytest
+from inkmaker import to_strokes
 
 from gryphone.errors import InkError
 from gryphone.ink import Glyph, Ink, Limits
 from gryphone.reading.inkml import read_inkml, to_inkml
-from gryphone.reading.strokes import read_strokes, to_strokes
+from gryphone.reading.strokes import read_strokes
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

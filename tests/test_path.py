@@ -52,6 +52,13 @@ def test_an_ink_passes_fifteen_files_at_most(recognizer: gryphone.Recognizer) ->
         assert len(files) <= 15, " ".join(sorted(files))
 
 
+def test_a_second_look_passes_three_more(recognizer: gryphone.Recognizer) -> None:
+    with traced() as files:
+        recognizer.recognize(EXAMPLES / "ink" / "10-limit.inkml")
+    assert {"photo/binarize.py", "photo/skeleton.py", "photo/trace.py"} < files
+    assert len(files) <= 18, " ".join(sorted(files))
+
+
 def test_a_photo_passes_twenty_two_files_at_most(recognizer: gryphone.Recognizer) -> None:
     for source in sorted((EXAMPLES / "photo").glob("*.jpg"))[:3]:
         with traced() as files:

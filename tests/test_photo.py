@@ -31,7 +31,7 @@ from gryphone.photo.rules import _long_runs
 from gryphone.photo.sheet import find_sheet
 from gryphone.photo.skeleton import TOLERANCE, _soft, radii_of, smooth
 from gryphone.photo.trace import trace
-from gryphone.raster import InkBatch, typical_stroke
+from gryphone.raster import InkBatch, typical_strokes
 from gryphone.reading.formats import readers
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import expand, read_input
@@ -105,7 +105,7 @@ def test_strokes_are_in_pixels_of_the_image() -> None:
 def test_typical_stroke_is_that_of_the_pen() -> None:
     for ink in (row("x+1=2"), power(), row("(n-1)"), row("n+n=2n")):
         traced = read_image(draw_page(ink.strokes))
-        pen, image = typical_stroke(InkBatch.from_strokes([ink.strokes, traced.strokes])).tolist()
+        pen, image = typical_strokes(InkBatch.from_strokes([ink.strokes, traced.strokes])).tolist()
         scale = (traced.bounds[2] - traced.bounds[0]) / (ink.bounds[2] - ink.bounds[0])
         assert abs(image / (pen * scale) - 1) < 0.15
 

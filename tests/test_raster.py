@@ -13,11 +13,11 @@ from gryphone.raster import (
     LONGEST_STROKES,
     QUANTILE,
     InkBatch,
+    Pixels,
     draw,
     thicken,
-    to_image,
     to_patches,
-    typical_stroke,
+    typical_strokes,
 )
 from gryphone.training.augment import Augment, augment
 
@@ -29,6 +29,14 @@ CANVASES = [
     Canvas("stroke", 96),  # small enough that the limit on the area decides
     Canvas("stroke", 384, dot=12),
 ]
+
+
+def to_image(pixels: Pixels, height: int, width: int) -> torch.Tensor:
+    """Dense bitmaps (B, height, width) uint8; what does not fit is cut off."""
+    image = torch.zeros(pixels.size, height, width, dtype=torch.uint8, device=pixels.row.device)
+    inside = (pixels.row < height) & (pixels.column < width)
+    image[pixels.sample[inside], pixels.row[inside], pixels.column[inside]] = 1
+    return image
 
 
 def draw_reference(strokes: Sequence[np.ndarray], canvas: Canvas) -> np.ndarray:
@@ -134,7 +142,7 @@ def test_typical_stroke_is_the_60_percent_quantile_and_ignores_the_number_of_sym
     ]
     twice = [*strokes, *(s + np.array([20, 0]) for s in strokes)]
     batch = InkBatch.from_strokes([strokes, twice])
-    assert typical_stroke(batch).tolist() == [4.0, 4.0]
+    assert typical_strokes(batch).tolist() == [4.0, 4.0]
 
 
 def test_answer_does_not_depend_on_scale_or_place() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inkmaker import fraction, power, row
+from inkmaker import fraction, power, row, to_strokes
 
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
@@ -24,9 +24,8 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
-from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.answer import spans, spell
-from gryphone.recognition.encoding import EncodedBatch, mean_of, redrawn
+from gryphone.recognition.encoding import OTHER_TRACING, EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.tokens import EMPTY, SatTokenizer
@@ -149,7 +148,10 @@ def test_an_unsure_answer_looks_at_both_tracings(
     one, two, other = row("x+1"), row("x=2"), power()
     both = Input(one, two.strokes)
     batch = EncodedBatch.of(recognizer, [Input(other), both, Input(two)])
-    second, alone = batch.other_tracing([1]), EncodedBatch.of(recognizer, [Input(two)]).memory
+    second, alone = (
+        batch.memory_of(OTHER_TRACING, [1]),
+        EncodedBatch.of(recognizer, [Input(two)]).memory,
+    )
     assert torch.allclose(second.memory.features, alone.memory.features, atol=1e-4)
 
     def answer(source: Ink | Input, beside: Sequence[Any] = (), **options: object) -> list[float]:

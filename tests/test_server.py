@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inkmaker import fraction, power, row
+from inkmaker import fraction, power, row, to_strokes
 from PIL import Image
 from serving import events, in_process, strokes, tiny
 from starlette.testclient import TestClient
@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from gryphone.errors import ConfigError
 from gryphone.reading.formats import FORMATS
 from gryphone.reading.inkml import to_inkml
-from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.schemas import Answer, ModelAnswer
 from gryphone.server.settings import Settings

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inkmaker import power
+from inkmaker import power, to_strokes
 from PIL import Image, ImageDraw
 from serving import in_process, on_a_port, tiny
 from starlette.testclient import TestClient
 
 from gryphone.reading.inkml import to_inkml
-from gryphone.reading.strokes import to_strokes
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
 from gryphone.server.settings import Settings

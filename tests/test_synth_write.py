@@ -25,9 +25,9 @@ from gryphone.reading.inkml import read_inkml
 from gryphone.studies.realism import features_of, patch_features, train_classifier, write_again
 from gryphone.synth.build import counted
 from gryphone.synth.compose import Composer
+from gryphone.synth.formula_grammar import FormulaGrammar, Widening, tree_tokens
 from gryphone.synth.formulas import as_written
 from gryphone.synth.glyphs import GlyphSample, pack_glyphs
-from gryphone.synth.grammar import Grammar, Widening, tree_tokens
 from gryphone.synth.layouts import Layout, Slot, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
 from gryphone.synth.paper import Paper, random_paper, random_scan, render_page
@@ -48,14 +48,14 @@ def pen(*protected: str) -> Pen:
     return Pen(bank, dict.fromkeys(bank.classes, BOX), frozenset(protected))
 
 
-# Grammar
+# FormulaGrammar
 
 LABELS = [words(t) for t in (r"\frac { x } { 2 } + y = 1", r"x ^ { 2 } - y", r"\sqrt { x + 1 }")]
 SYMBOLS = set(words(r"\frac \sqrt x y z 1 2 + - = < \leq \hat \begin{matrix} & \\ \end{matrix}"))
 
 
 def test_grammar_collects_rows_by_role() -> None:
-    grammar = Grammar.fit(LABELS, SYMBOLS | {"(", ")", "|"}, Widening())
+    grammar = FormulaGrammar.fit(LABELS, SYMBOLS | {"(", ")", "|"}, Widening())
     rows = {
         role: [" ".join(tree_tokens(row)) for row in rows] for role, rows in grammar.pools.items()
     }
@@ -66,7 +66,7 @@ def test_grammar_collects_rows_by_role() -> None:
 
 def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
     symbols = SYMBOLS | {"(", ")", "[", "]", "|"}
-    grammar = Grammar.fit(LABELS, symbols, Widening(matrix=0.1, longest=20))
+    grammar = FormulaGrammar.fit(LABELS, symbols, Widening(matrix=0.1, longest=20))
     made = list(islice(grammar.formulas(seed=1), 300))
     assert made == list(islice(grammar.formulas(seed=1), 300))
     for tokens in made:

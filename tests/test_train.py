@@ -22,7 +22,7 @@ import yaml
 from inkmaker import made_up_store, write_inks
 from typer.testing import CliRunner
 
-from gryphone.checkpoint import load_model, read_checkpoint, read_tensors
+from gryphone.checkpoint import load_model, read_checkpoint, read_description, read_tensors
 from gryphone.cli.training import register
 from gryphone.config import PRESETS, Canvas, ModelConfig
 from gryphone.data.datasets import read_dataset
@@ -32,6 +32,7 @@ from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.ink import Precision
 from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
 from gryphone.model import GryphOne
+from gryphone.recognition.recognizer import WEIGHTS
 from gryphone.tokens import build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import (
@@ -185,7 +186,6 @@ def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
 def test_an_interrupted_run_is_saved_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, mid_step: bool
 ) -> None:
-    settings = config(tmp_path, steps=6, batch=4, log_every=1, model=TOY)
     handler, lines = signal.getsignal(number), []
 
     def interrupt(line: str) -> None:
@@ -199,6 +199,7 @@ def test_an_interrupted_run_is_saved_and_goes_on(
         return training_loss(*given)  # type: ignore[arg-type]
 
     add_toy_kind(monkeypatch, objective=step)
+    settings = config(tmp_path, steps=6, batch=4, log_every=1, model=TOY)
     with pytest.raises(KeyboardInterrupt):
         train(settings, report=interrupt)
     state = tmp_path / "runs" / "run" / "state-000000003"
@@ -252,7 +253,8 @@ def test_a_kind_of_decoder_is_added_by_the_table_alone(
     assert load_model(path) is made[-1] and len(made) == count + 1
     assert part_of("toy", "sampler")() == "an answer"
     monkeypatch.undo()
-    with pytest.raises(ConfigError, match="decoder kind 'toy' is unknown; use one of diffusion"):
+    unknown = "config.json is incomplete: decoder kind 'toy' is unknown; use one of diffusion"
+    with pytest.raises(CheckpointError, match=unknown):
         load_model(path)
 
 
@@ -654,6 +656,20 @@ def test_a_setting_on_the_command_line_that_is_no_yaml(tmp_path: Path) -> None:
         CliRunner().invoke(app, words, catch_exceptions=False)
 
 
+def test_what_a_file_extends_is_kept_where_it_names_nothing(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text("sources: [{path: a}]\nmodel: {canvas: {side: 304, dot: 1}}\nmodel.length: 20")
+    new.write_text("extends: old.yaml\nmodel: {canvas: {side: 200}}")
+    model = load_config(new).model
+    assert (model.canvas.side, model.canvas.dot, model.length) == (200, 1, 20)
+    new.write_text("extends: old.yaml\nmodel: 5")
+    with pytest.raises(ConfigError, match="model is 5; it must be a mapping"):
+        load_config(new)
+    new.write_text("extends: old.yaml\nmodel.kind: foo")
+    with pytest.raises(ConfigError, match="decoder kind 'foo' is unknown; use one of diffusion"):
+        load_config(new)
+
+
 def test_precision_no_is_a_word(tmp_path: Path) -> None:
     path = tmp_path / "plain.yaml"
     path.write_text("sources: [{path: a}]\nprecision: no")
@@ -661,8 +677,8 @@ def test_precision_no_is_a_word(tmp_path: Path) -> None:
 
 
 def test_ink_of_another_precision_is_refused(tmp_path: Path) -> None:
-    finer = replace(PRESETS["tiny"], precision=Precision(grid=16))
-    packed = load_packed(write_inks(tmp_path / "inks", 4), "crohme", finer.precision)
+    finer = replace(PRESETS["tiny"], ink_precision=Precision(grid=16))
+    packed = load_packed(write_inks(tmp_path / "inks", 4), "crohme", finer.ink_precision)
     assert packed.precision == Precision(grid=16)  # a folder is packed as the model reads
     store = tmp_path / "plain.parquet"
     write_packed(read_dataset(tmp_path / "inks"), store)
@@ -672,8 +688,21 @@ def test_ink_of_another_precision_is_refused(tmp_path: Path) -> None:
             train(config(tmp_path, model=finer, **sets), **QUIET)
     only_names = (SourceConfig(str(tmp_path / "inks"), symbols_of=str(store)),)
     first = train(config(tmp_path, steps=1, batch=4, model=finer, sources=only_names), **QUIET)
-    with pytest.raises(CheckpointError, match=r"^the weights in .*grid=16.*grid=8.*; set model\.p"):
+    with pytest.raises(
+        CheckpointError, match=r"^the weights in .*grid=16.*grid=8.*; set model\.ink"
+    ):
         train(config(tmp_path, name="other"), init=first, **QUIET)
+    # Nor does a run go on that way.
+    coarser = replace(finer, ink_precision=Precision(grid=4))
+    with pytest.raises(CheckpointError, match=r"grid=16.*grid=4"):
+        train(config(tmp_path, steps=2, batch=4, model=coarser), **QUIET)
+    with pytest.raises(ConfigError, match="grid is 0; it must be more than 0"):
+        Precision(grid=0)
+
+
+def test_the_released_weights_name_the_precision_of_their_ink() -> None:
+    model = read_description(WEIGHTS)["model"]
+    assert Precision(**model["ink_precision"]) == Precision(384.0, 16.0, 0.25, 8)
 
 
 def test_bad_training_data_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gryphone.recognition.question import Step
 from gryphone.recognition.recognizer import Recognizer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-KINDS = {"ink": ".inkml", "clean": ".png", "photo": ".jpg"}
+EXAMPLE_KINDS = {"ink": ".inkml", "clean": ".png", "photo": ".jpg"}
 PICTURED = "16-nested"
 CELL, LINE, MARGIN = 58, 46, 24
 
@@ -24,7 +24,7 @@ def run(
     """Read every example as ink, image and photo; (right, all) of each kind."""
     truths = _truths(folder)
     tally: dict[str, tuple[int, int]] = {}
-    for kind, suffix in KINDS.items():
+    for kind, suffix in EXAMPLE_KINDS.items():
         right = 0
         echo(f"\n{kind}")
         for name, truth in truths.items():

@@ -33,7 +33,7 @@ UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # Unicode's controls, lone surrogates, lin
 SPEAK = 60  # seconds between two lines of progress where there is no terminal
 
 
-class Format(StrEnum):
+class Output(StrEnum):
     """How answers are printed."""
 
     latex = "latex"
@@ -54,7 +54,7 @@ def recognize(
     steps: Annotated[int | None, typer.Option(help="Refinement steps (10).")] = None,
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
     format_: Annotated[
-        Format | None, typer.Option("--format", help="What to print (latex).")
+        Output | None, typer.Option("--format", help="What to print (latex).")
     ] = None,
     seed: Seed = 0,
     out: Annotated[
@@ -95,13 +95,13 @@ def recognize(
         _check_lines(out, format_)
         _to_results(names, out, ask, workers, weights, device)
     elif many:
-        _to_stdout(names, ask, format_ or Format.latex, workers, weights, device)
+        _to_stdout(names, ask, format_ or Output.latex, workers, weights, device)
     else:
         if out is not None:
             check_writable(out)
         result = load_weights(weights, device).recognize(str(names[0]), ask=ask)
         result = replace(result, name=str(names[0]))
-        emit(_shown(result, format_ or Format.latex), out)
+        emit(_shown(result, format_ or Output.latex), out)
         _warn(result)
 
 
@@ -145,9 +145,9 @@ def _check_out(out: Path, many: bool) -> None:
         )
 
 
-def _check_lines(out: Path, format_: Format | None) -> None:
+def _check_lines(out: Path, format_: Output | None) -> None:
     """A results file has its own format: say so before the work."""
-    if format_ not in (None, Format.json):
+    if format_ not in (None, Output.json):
         raise ConfigError(
             f"--format {format_} cannot be written to {out}: results of several inputs, and "
             f"{', '.join(LINES)} files, are JSON Lines; leave out --format, or leave out --out"
@@ -172,14 +172,14 @@ def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
     return load(weights, device)
 
 
-def _shown(result: "Result", format_: Format) -> str:
-    if format_ is Format.json:
+def _shown(result: "Result", format_: Output) -> str:
+    if format_ is Output.json:
         text = json.dumps(result.to_full_dict(), ensure_ascii=False)
         # A name that is no UTF-8 cannot be printed; JSON has an escape for each of its characters.
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if format_ is Format.mathml:
+    if format_ is Output.mathml:
         return result.mathml
-    return result.to_text() if format_ is Format.text else _latex(result)
+    return result.to_text() if format_ is Output.text else _latex(result)
 
 
 def _latex(result: "Result") -> str:
@@ -261,7 +261,7 @@ def _to_results(
 
 
 def _to_stdout(
-    names: list[Path], ask: Any, format_: Format, workers: int, weights: Path | None, device: str
+    names: list[Path], ask: Any, format_: Output, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to stdout: name<TAB>answer lines; an error is a line on stderr and exit code 2."""
     from gryphone.recognition.batch import recognize_files
@@ -281,13 +281,13 @@ def _to_stdout(
         raise typer.Exit(2)
 
 
-def _print_answer(path: Path, answer: "Result | str", format_: Format) -> None:
+def _print_answer(path: Path, answer: "Result | str", format_: Output) -> None:
     """One of several answers, with its file's name on every line."""
     if isinstance(answer, str):
         raise DataError(answer)
     result = replace(answer, name=str(path))
     shown = _shown(result, format_)
-    if format_ is not Format.json:  # which has the name inside
+    if format_ is not Output.json:  # which has the name inside
         name = _on_one_line(str(path))
         shown = "\n".join(f"{name}\t{line}" for line in shown.splitlines())
     typer.echo(shown)

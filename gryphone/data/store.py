@@ -39,7 +39,7 @@ def load_packed(path: Path, convention: str, precision: Precision | None = None)
             raise DataError(
                 f"{path} was packed with {packed.precision}, this run's model reads {precision}; "
                 "give the data set itself, which is packed as the model reads, or set "
-                "model.precision"
+                "model.ink_precision"
             )
         return packed
     if not path.exists():

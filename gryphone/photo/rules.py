@@ -55,7 +55,7 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     labels, count = ndimage.label(level, np.ones((3, 3), dtype=bool))
     if count > MOST_PIECES:
         return None
-    chains = _chains(labels, count, width)
+    chains = _chains(labels, width)
     found = [c for c in chains if c.right - c.left > SPAN * width and c.covered > COVERED * width]
     if not found:
         return None
@@ -104,7 +104,7 @@ def _windows(mask: Mask, reach: int, combine: np.ufunc) -> Mask:
     return mask
 
 
-def _chains(labels: NDArray[np.int32], count: int, width: int) -> list[_Chain]:
+def _chains(labels: NDArray[np.int32], width: int) -> list[_Chain]:
     """Pieces that continue each other, put together from left to right."""
     from scipy import ndimage
 

@@ -26,7 +26,7 @@ class Format:
     types: tuple[str, ...] = ()  # media types, by which browsers know files
     read: Callable[..., Any] | None = None
     picture: bool = False
-    served: bool = False  # of pictures: Pillow decodes it in memory and alone, so a server may
+    pillow: str = ""  # Pillow's name of a picture that it decodes in memory and alone: a server may
     start: re.Pattern[bytes] | None = None  # its first bytes; Pillow knows those of pictures
     unread: str = ""  # what to say of content that starts so and cannot be read
 
@@ -48,11 +48,11 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "JSON", (".json",), ("application/json",), read_strokes, start=re.compile(_text + rb"[\[{]")
     ),
-    _picture("PNG", (".png",), ("image/png",), served=True),
-    _picture("JPEG", (".jpg", ".jpeg", ".jfif"), ("image/jpeg",), served=True),
-    _picture("WebP", (".webp",), ("image/webp",), served=True),
-    _picture("TIFF", (".tif", ".tiff"), ("image/tiff",), served=True),
-    _picture("BMP", (".bmp",), ("image/bmp",), served=True),
+    _picture("PNG", (".png",), ("image/png",), pillow="PNG"),
+    _picture("JPEG", (".jpg", ".jpeg", ".jfif"), ("image/jpeg",), pillow="JPEG"),
+    _picture("WebP", (".webp",), ("image/webp",), pillow="WEBP"),
+    _picture("TIFF", (".tif", ".tiff"), ("image/tiff",), pillow="TIFF"),
+    _picture("BMP", (".bmp",), ("image/bmp",), pillow="BMP"),
     _picture("GIF", (".gif",), ("image/gif",)),
     _picture(
         "AVIF",

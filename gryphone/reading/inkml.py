@@ -31,7 +31,7 @@ NO_SVG = "SVG is not read, export it as PNG"  # it is XML, and so is opened here
 MAX_DEPTH = 300  # of MathML; CROHME nests one level per symbol, Python stops at 1000
 
 # MathWriting's clean label goes before CROHME's truth and MathWriting's raw label.
-LABELS = ("normalizedLabel", "truth", "label")
+LABEL_NOTES = ("normalizedLabel", "truth", "label")
 
 _PLAIN = re.compile(r"[0-9eE+\-.,\s]*")
 _VALUE = re.compile(
@@ -76,7 +76,7 @@ def _ink(root: Element, name: str, limits: Limits) -> Ink:
     notes = {e.get("type", ""): (e.text or "").strip() for e in root if _local(e) == "annotation"}
     return Ink(
         strokes=tuple(strokes),
-        label=next((notes[key] for key in LABELS if notes.get(key)), None),
+        label=next((notes[key] for key in LABEL_NOTES if notes.get(key)), None),
         glyphs=_glyphs(root, index, {_id(e) for e in elements}, name),
         id=PurePath(name).stem,
         writer=notes.get("writer") or None,
@@ -280,7 +280,7 @@ def to_inkml(ink: Ink) -> str:
     for channel in "XY":
         SubElement(form, "channel", name=channel, type="decimal")
     notes: dict[str, str] = dict(ink.annotations)
-    if ink.label is not None and ink.label not in [notes.get(key) for key in LABELS]:
+    if ink.label is not None and ink.label not in [notes.get(key) for key in LABEL_NOTES]:
         notes["truth"] = ink.label
     if ink.writer is not None:
         notes["writer"] = ink.writer

@@ -1,4 +1,4 @@
-"""Strokes as JSON or as plain lists: to and from `Ink`."""
+"""Strokes as JSON or as plain lists, read as `Ink`."""
 
 import json
 import math
@@ -89,8 +89,3 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return abs(value) <= LARGEST_COORDINATE and not math.isnan(value)
-
-
-def to_strokes(ink: Ink) -> list[list[list[float]]]:
-    """The strokes as JSON-ready lists: `[[[x, y], ...], ...]`."""
-    return [stroke.tolist() for stroke in ink.strokes]

@@ -21,7 +21,7 @@ from gryphone.recognition.confidence import (
     whole_features,
     witnesses,
 )
-from gryphone.recognition.constraints import constraint_of, half_of, unconstrained
+from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
@@ -78,16 +78,14 @@ def answer_together(
     """
     votes = [
         Vote.of(question, decodes)
-        for question, decodes in zip(questions, decode_questions(questions, deadline), strict=True)
+        for question, decodes in zip(questions, refine_all(questions, deadline), strict=True)
     ]
     strokes = _strokes(votes)
     seconds = (time.perf_counter() - began) / len(questions)
     return [_result(vote, own, seconds) for vote, own in zip(votes, strokes, strict=True)]
 
 
-def decode_questions(
-    questions: Sequence[Question], deadline: float | None = None
-) -> list[list[Decoded]]:
+def refine_all(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
     """The decodes of each question, all of them refined together, then made well-formed."""
     batch, ask = questions[0].batch, questions[0].ask
     owners = np.concatenate([np.full(q.ask.decodes, q.index) for q in questions])
@@ -101,7 +99,7 @@ def _constraints(questions: Sequence[Question]) -> list[Constraint] | None:
     """One constraint for each canvas, or None where nothing is fixed at all."""
     if all(q.constraint is None for q in questions):
         return None
-    free = unconstrained(questions[0].batch)
+    free = constraint_of(questions[0].batch, 0, Ask())
     return [c for q in questions for c in [q.constraint or free] * q.ask.decodes]
 
 
@@ -327,7 +325,10 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
         room = min(length - len(ids), 1)
         canvases.append(np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)]))
     memory = backend.select(batch.memory, [votes[i].question.index for i in asked])
-    for i, evidence in zip(asked, backend.evidence(memory, canvases) or (), strict=False):
+    placed = backend.evidence(memory, canvases)
+    if placed is None:
+        return found
+    for i, evidence in zip(asked, placed, strict=True):
         ids = votes[i].best.ids
         names = [row[0] for row in batch.network.tokenizer.rows(ids)]
         writes = np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])

@@ -1,7 +1,9 @@
 """What a decoding needs of a network, whoever computes it.
 
-Everything that crosses this seam is numpy; a memory is its backend's own business. PyTorch is one
-file behind it (`torch_backend`); another backend is another file, and `load` chooses.
+Everything that crosses this seam is numpy; a memory is its backend's own business, and so is how
+ink is drawn. PyTorch is one file behind it (`torch_backend`); another backend is another file, and
+`recognizer.load` the place to choose. One that runs the whole reverse process itself would be
+asked in `EncodedBatch.decode`, instead of the sampler.
 """
 
 from __future__ import annotations

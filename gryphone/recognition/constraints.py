@@ -268,11 +268,6 @@ def _fixed(
     return Constraint(tuple(options), shown)
 
 
-def unconstrained(batch: EncodedBatch) -> Constraint:
-    """What a question fixes that fixes nothing."""
-    return _fixed(batch, Ask())
-
-
 def half_of(deadline: float | None) -> float | None:
     """When half of the time that is left will be over: the other half is for the answer."""
     now = time.perf_counter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from gryphone.checkpoint import Checkpoint
 from gryphone.config import Canvas
 from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, Sampler, Watch
 from gryphone.errors import InkError
-from gryphone.ink import Stroke, condensed
+from gryphone.ink import LONGEST_STROKES, Stroke, condensed, typical_stroke
 from gryphone.kinds import part_of
 from gryphone.reading.inputs import Input
 from gryphone.recognition.backend import Backend, View
@@ -30,6 +30,7 @@ from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
 # Looks at one ink; `Ask.views` takes the first few.
 VIEWS = (View(), View(0.87, 0.03), View(1.15, -0.03), View(1.0, 0.05), View(1.0, -0.05))
+OTHER_TRACING = -1
 # Log-prob that an answer may lack before another tracing is looked at: of a picture, where the
 # first may have lost ink, and of pen ink, where only real doubt is worth it. Half of the validation
 # scans and four of five inks lack less.
@@ -90,49 +91,38 @@ class EncodedBatch:
 
     network: Network
     inputs: Sequence[Input]
-    strokes: Sequence[Sequence[Stroke]]  # of each input, as training saw ink
+    strokes: list[list[Stroke]]  # of each input, as training saw ink
     memory: Any
+    # What was looked at or traced in doubt, kept for the next question.
+    memories: dict[tuple[int, ...], Any] = field(default_factory=dict, repr=False)
+    tracings: dict[int, tuple[Stroke, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Network, inputs: Sequence[Input]) -> EncodedBatch:
         """Look at inputs, at the precision of ink that the weights were trained with."""
-        precision = network.checkpoint.config.precision
+        precision = network.checkpoint.config.ink_precision
         strokes = condensed([each.ink.strokes for each in inputs], precision)
         return cls(network, inputs, strokes, network.backend.encode(strokes))
 
-    @cached_property
-    def _memories(self) -> dict[tuple[int, ...], Any]:
-        return {}
-
-    @cached_property
-    def _tracings(self) -> dict[int, tuple[Stroke, ...]]:
-        return {}
-
-    def view(self, number: int, inputs: Sequence[int]) -> Any:
-        """The memory of some of the inputs in one of the VIEWS, looked at once."""
-        backend = self.network.backend
-        if number == 0:
-            return backend.select(self.memory, inputs)
-        key = (number, *inputs)
-        if key not in self._memories:
-            self._memories[key] = backend.encode([self.strokes[i] for i in inputs], VIEWS[number])
-        return self._memories[key]
-
-    def other_tracing(self, inputs: Sequence[int]) -> Any:
-        """The memory of some of the inputs in their other tracing, looked at once."""
-        key = (-1, *inputs)
-        if key not in self._memories:
-            precision = self.network.checkpoint.config.precision
-            strokes = condensed([self.tracing(i) for i in inputs], precision)
-            self._memories[key] = self.network.backend.encode(strokes)
-        return self._memories[key]
+    def memory_of(self, look: int, inputs: Sequence[int]) -> Any:
+        """The memory of some of the inputs in one of the VIEWS, or in their OTHER_TRACING."""
+        network, key = self.network, (look, *inputs)
+        if look == 0:
+            return network.backend.select(self.memory, inputs)
+        if key not in self.memories:
+            strokes, view = [self.strokes[i] for i in inputs], VIEWS[max(look, 0)]
+            if look == OTHER_TRACING:
+                tracings = [self.tracing(i) for i in inputs]
+                strokes = condensed(tracings, network.checkpoint.config.ink_precision)
+            self.memories[key] = network.backend.encode(strokes, view)
+        return self.memories[key]
 
     def tracing(self, number: int) -> tuple[Stroke, ...]:
         """Another tracing of one of the inputs; nothing where there is none."""
-        if number not in self._tracings:
+        if number not in self.tracings:
             given = self.inputs[number]
-            self._tracings[number] = given.retraced or redrawn(given.ink.strokes)
-        return self._tracings[number]
+            self.tracings[number] = given.retraced or redrawn(given.ink.strokes)
+        return self.tracings[number]
 
     def is_doubtful(self, number: int, decoded: Decoded) -> bool:
         """Whether an answer leaves so much doubt that another tracing should be looked at."""
@@ -174,9 +164,8 @@ class EncodedBatch:
         self, owners: np.ndarray, request: Request, views: int, *, both_tracings: bool = False
     ) -> list[Decoded]:
         inputs, places = np.unique(owners, return_inverse=True)
-        memories = [self.view(v, inputs.tolist()) for v in range(views)]
-        if both_tracings:
-            memories.append(self.other_tracing(inputs.tolist()))
+        looks = [*range(views), OTHER_TRACING][: views + both_tracings]
+        memories = [self.memory_of(look, inputs.tolist()) for look in looks]
         backend = self.network.backend
 
         def predict(
@@ -214,13 +203,34 @@ def _onward(request: Request, places: Sequence[int]) -> Request:
 def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:
     """What a tracing finds of strokes that are drawn on paper; nothing where it gives up."""
     from gryphone.photo.binarize import grown
-    from gryphone.photo.trace import trace
-    from gryphone.raster import InkBatch, draw, to_image  # not before there is doubt
+    from gryphone.photo.trace import trace  # not before there is doubt
 
-    pixels = draw(InkBatch.from_strokes([strokes]), PAPER)
-    height, width = pixels.shape[0].tolist()
-    sheet = np.pad(to_image(pixels, height, width)[0].numpy() > 0, 2)
     try:
-        return tuple(trace(grown(sheet), PEN))
+        return tuple(trace(grown(np.pad(on_paper(strokes), 2)), PEN))
     except InkError:
         return ()
+
+
+def on_paper(strokes: Sequence[Stroke]) -> np.ndarray:
+    """Strokes one pixel wide, (H, W) bool, as `raster.draw` draws them, but for one ink."""
+    lines: list[Any] = [stroke.astype(np.float32) for stroke in strokes]
+    points = np.concatenate(lines)
+    low, extent = points.min(0), np.ptp(points, axis=0)
+    longest = np.maximum(extent.max(), np.float32(1e-12))
+    effective = np.maximum(extent, longest / np.float32(PAPER.max_aspect))
+    typical = np.maximum(np.float32(typical_stroke(lines)), longest / np.float32(LONGEST_STROKES))
+    scale = np.float32(PAPER.side) / np.sqrt(effective.prod())
+    scale = np.minimum(scale, np.float32(PAPER.stroke) / typical)
+    width, height = (np.ceil((extent * scale + 1) / PAPER.patch).clip(1) * PAPER.patch).astype(int)
+    ends = (points - low) * scale + np.float32(0.5)
+    firsts = np.cumsum([0, *map(len, lines[:-1])])
+    starts = np.roll(ends, 1, axis=0)
+    starts[firsts] = ends[firsts]
+    steps = np.ceil(np.abs(ends - starts).max(1)).clip(1).astype(np.int64)
+    owner = np.repeat(np.arange(len(steps)), steps + 1)
+    k = np.arange(len(owner)) - (np.cumsum(steps + 1) - (steps + 1))[owner]
+    along = (k.astype(np.float32) / steps[owner].astype(np.float32))[:, None]
+    column, row = np.floor(starts[owner] + (ends - starts)[owner] * along).astype(int).T
+    sheet = np.zeros((height, width), dtype=bool)
+    sheet[row.clip(0, height - 1), column.clip(0, width - 1)] = True
+    return sheet

@@ -74,9 +74,14 @@ class Encoded:
     index: int = 0
 
     @property
+    def input(self) -> Input:
+        """What was read: its ink and, of a picture, another tracing of it."""
+        return self.batch.inputs[self.index]
+
+    @property
     def ink(self) -> Ink:
         """The strokes that were read."""
-        return self.batch.inputs[self.index].ink
+        return self.input.ink
 
     def decode(self, **options: Any) -> Result:
         """Answer one question about the input; the options are those of `Ask`."""
@@ -99,4 +104,4 @@ def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
     where = device_of(device)
     folder = checkpoint_directory(Path(WEIGHTS if path is None else path))
     checkpoint = read_checkpoint(folder)
-    return Recognizer(checkpoint, TorchBackend.load(folder, checkpoint.config, where))
+    return Recognizer(checkpoint, TorchBackend.load(folder, checkpoint, where))

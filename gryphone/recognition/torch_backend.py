@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gryphone.checkpoint import load_model
+from gryphone.checkpoint import Checkpoint, load_model
 from gryphone.config import ModelConfig
-from gryphone.decoding import Predict
 from gryphone.errors import CheckpointError
 from gryphone.ink import Stroke
 from gryphone.model import GryphOne, Memory, Packing
@@ -59,9 +58,9 @@ class TorchBackend:
         self.keep_all = config.keep_all
 
     @classmethod
-    def load(cls, path: Path, config: ModelConfig, device: torch.device) -> TorchBackend:
+    def load(cls, path: Path, checkpoint: Checkpoint, device: torch.device) -> TorchBackend:
         """Put a checkpoint's network on a device."""
-        backend = cls(load_model(path, device), config)
+        backend = cls(load_model(path, device, checkpoint), checkpoint.config)
         if device.type == "cpu":
             pack_linear_layers(backend.model)
         return backend
@@ -127,10 +126,6 @@ class TorchBackend:
             dense[inside] = F.log_softmax(stream.float(), -1).cpu().numpy()
             out.append(dense)
         return out
-
-    def predictor(self, memory: TorchMemory) -> Predict:
-        """What the decoding loop calls, where each canvas has an ink of its own."""
-        return lambda tokens, lengths, samples: self.predict(memory, tokens, lengths, samples)
 
     @torch.inference_mode()
     def evidence(

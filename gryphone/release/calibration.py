@@ -32,7 +32,7 @@ BINS, FOLDS = 10, 5
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Outcomes:
     """Features and outcomes: one row per answer, one row per symbol with its answer's number."""
 
     whole: np.ndarray  # (n, 3)
@@ -42,7 +42,7 @@ class Evidence:
     owner: np.ndarray  # (m,)
 
 
-def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Evidence:
+def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Outcomes:
     """Read every sample with one and with several decodes; both kinds must be calibrated."""
     ask = Ask(steps=steps, samples=decodes)
     readable = [sample for sample in samples if sample.input is not None]
@@ -59,7 +59,7 @@ def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes:
             symbols.append(confidence.symbol_features(seen))
             symbol_right.append(confidence.found_in(rows, truth))
             owner.append(np.full(len(rows), number))
-    return Evidence(
+    return Outcomes(
         np.array(whole),
         np.array(right, dtype=float),
         np.concatenate(symbols),

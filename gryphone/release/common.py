@@ -12,20 +12,17 @@ from gryphone.errors import GryphoneError
 
 def run(main: Callable[[], None]) -> None:
     """Run a command; an error that a user can cause becomes one line and exit code 2."""
-    name = Path(sys.argv[0]).stem
     try:
         main()
+        return
     except GryphoneError as error:
-        sys.exit(_said(f"{name}: {error}", 2))
+        line, code = str(error), 2
     except OSError as error:
-        sys.exit(_said(f"{name}: {error.filename or 'output'}: {error.strerror or error}", 2))
+        line, code = f"{error.filename or 'output'}: {error.strerror or error}", 2
     except KeyboardInterrupt:
-        sys.exit(_said(f"{name}: stopped", 130))
-
-
-def _said(line: str, code: int) -> int:
-    print(line, file=sys.stderr)
-    return code
+        line, code = "stopped", 130
+    print(f"{Path(sys.argv[0]).stem}: {line}", file=sys.stderr)
+    sys.exit(code)
 
 
 def first_difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:

@@ -73,7 +73,7 @@ def check_alike(sources: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> N
         model = asdict(checkpoint.config)
         for name in ("attention_dropout", "dropout"):  # of training alone
             del model[name]
-        convention = checkpoint.facts.get("convention")
+        convention = checkpoint.convention
         tokenizer = checkpoint.tokenizer.to_dict()
         return {"model": model, "vocabulary": tokenizer, "convention": convention}
 

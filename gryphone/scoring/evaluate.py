@@ -19,7 +19,7 @@ from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.ink import LONGEST_STROKES, Ink, typical_stroke
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.answer import Question, decode_questions
+from gryphone.recognition.answer import Question, refine_all
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
@@ -209,7 +209,7 @@ def decode_all(
     for part in chunks(order, max(1, BATCH // min(ask.decodes, 4))):
         batch = EncodedBatch.of(recognizer, [inputs[place] for place in part])
         questions = [Question(batch, index, ask) for index in range(len(part))]
-        yield from zip(part, decode_questions(questions), strict=True)
+        yield from zip(part, refine_all(questions), strict=True)
 
 
 def _read_window(

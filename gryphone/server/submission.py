@@ -78,11 +78,11 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Submissi
     options = Options()
     if "options" in parts:
         options = parse_options(bytes(parts["options"].data))
-    found, size = read_file(bytes(parts["file"].data), _file_name(parts["file"]), settings)
+    found, size = read_upload(bytes(parts["file"].data), _file_name(parts["file"]), settings)
     return _checked(Submission(found, options, size), settings)
 
 
-def read_file(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int] | None]:
+def read_upload(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int] | None]:
     """What a file holds, whose format is told from its first bytes, and the image's size."""
     if not data.strip():
         raise InkError(f"{name}: is empty; there is nothing to read")
@@ -107,13 +107,13 @@ def describe_format(row: Format) -> dict[str, Any]:
     about = {key: getattr(row, key) for key in ("name", "suffixes", "types", "picture")}
     if row.read is None:
         return about | {"read": False, "unread": row.unread}
-    read = row.served or not row.picture
+    read = bool(row.pillow) or not row.picture
     return about | {"read": read, "unread": None if read else _no_image()}
 
 
 def _decoded() -> list[str]:
     """The pictures that are opened; Pillow knows others, some of which run other programs."""
-    return [row.name.upper() for row in formats.FORMATS if row.served]
+    return [row.pillow for row in formats.FORMATS if row.pillow]
 
 
 def _no_image() -> str:

@@ -18,6 +18,7 @@ from gryphone.data.images import read_boxes
 from gryphone.data.packed import Packed, read_packed
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.normalize import normalize
+from gryphone.synth.formula_grammar import FormulaGrammar, Widening
 from gryphone.synth.formulas import (
     CONVENTION,
     choose_lengths,
@@ -28,7 +29,6 @@ from gryphone.synth.formulas import (
 )
 from gryphone.synth.glyph_sources import build_bank, from_detexify, from_inks
 from gryphone.synth.glyphs import GlyphBank, load_bank
-from gryphone.synth.grammar import Grammar, Widening
 from gryphone.synth.layouts import EmBox, Layouts, pack_layouts
 from gryphone.synth.leakage import check_bank, only_training, protected_names
 from gryphone.synth.offline import from_images
@@ -123,7 +123,7 @@ def grammar_formulas(
     count: int,
 ) -> list[list[str]]:
     """`count` distinct formulas of a grammar fitted to labels and widened."""
-    grammar = Grammar.fit(labels, symbols, Widening())
+    grammar = FormulaGrammar.fit(labels, symbols, Widening())
     known = {tuple(tokens) for tokens in labels}
     made: dict[tuple[str, ...], None] = {}
     # Short ones come again and again: the bound keeps a small grammar from running for ever.

@@ -8,10 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gryphone.checkpoint import read_description, read_tensors, read_tokenizer
-from gryphone.config import from_dict
+from gryphone.checkpoint import read_checkpoint, read_tensors
 from gryphone.errors import CheckpointError
-from gryphone.ink import Precision
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer
 from gryphone.training.settings import TrainConfig
@@ -24,7 +22,7 @@ def initialise(
     if init is not None:
         check_precision(config, init)
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
-        known = read_tokenizer(init)
+        known = read_checkpoint(init).tokenizer
         try:
             model.load_state_dict(carry_vocabulary(tensors, model.state_dict(), known, tokenizer))
         except RuntimeError as error:
@@ -45,12 +43,11 @@ def initialise(
 
 def check_precision(config: TrainConfig, init: Path) -> None:
     """Refuse weights that were trained on ink of another precision."""
-    trained = read_description(init).get("model", {}).get("precision", {})
-    precision = from_dict(Precision, trained, f"{init}/config.json: model: precision")
-    if precision != config.model.precision:
+    precision = read_checkpoint(init).config.ink_precision
+    if precision != config.model.ink_precision:
         raise CheckpointError(
             f"the weights in {init} read ink in {precision}, this run's model in "
-            f"{config.model.precision}; set model.precision to theirs"
+            f"{config.model.ink_precision}; set model.ink_precision to theirs"
         )
 
 

@@ -182,7 +182,7 @@ def load_sources(
     Unless the configuration names a tokenizer it is made of the sources' labels, on top of what
     the weights to start from already know.
     """
-    reads = config.convention, config.model.precision
+    reads = config.convention, config.model.ink_precision
     inks: dict[int, Packed] = {
         i: select_samples(load_packed(Path(s.path), *reads), s, report, config.scheme)
         for i, s in enumerate(config.sources)

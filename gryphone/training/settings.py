@@ -22,6 +22,7 @@ from gryphone.config import (
     unfit,
 )
 from gryphone.errors import ConfigError
+from gryphone.kinds import check_kind
 from gryphone.latex.normalize import rules_of
 from gryphone.training.augment import Augment
 
@@ -120,6 +121,7 @@ class TrainConfig:
                 known = ", ".join(self.validation) or "none"
                 raise ConfigError(f"unseen names {name!r}; the validation sets are: {known}")
         rules_of(self.convention)
+        check_kind(self.model.kind)
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
         if self.scheme not in ("sat", "raw"):
@@ -135,7 +137,7 @@ def read_settings(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, A
     """The settings in a YAML file, on top of those in the file that it `extends`.
 
     A mapping changes what it names and keeps the rest, as dotted names do; a list is replaced. A
-    run's name is never another's.
+    run's name is never another's. A preset is filled in last, and gives way to a whole mapping.
     """
     import yaml
 
@@ -143,32 +145,34 @@ def read_settings(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, A
     if path.resolve() in [other.resolve() for other in extended_by]:
         raise ConfigError(f"extends leads in a circle: {' -> '.join(map(str, chain))}")
     try:
-        raw = yaml.safe_load(path.read_text())
+        raw: Any = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         place = "".join(f", which {other} extends" for other in extended_by[-1:])
         raise ConfigError(f"cannot read {path}{place}: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} holds no settings; see configs/ for examples")
-    base = raw.pop("extends", None)
+    settings: dict[str, Any] = raw
+    base = settings.pop("extends", None)
+    for key in [key for key in settings if "." in str(key)]:
+        settings = _changed(settings, key.split("."), settings.pop(key), str(path))
     if base is None:
-        return raw
+        return settings
     if not isinstance(base, str):
         raise unfit(base, "the name of another file", f"{path}: extends")
     older = read_settings(path.parent / base, chain)
-    settings = {key: value for key, value in older.items() if not _hides(raw, key)}
-    for key, value in raw.items():
-        kept = settings.get(key)
-        if isinstance(value, dict) and isinstance(kept, dict):
-            value = {**kept, **value}
-        settings[key] = value
-    return settings
+    older.pop("name", None)
+    return _merged(older, settings)
 
 
-def _hides(raw: Mapping[str, Any], key: str) -> bool:
-    """Whether settings replace what an older file says under a name, which may be dotted."""
-    first, _, rest = str(key).partition(".")
-    value = raw.get(first)
-    return key == "name" or bool(rest and first in raw and (not value or rest in value))
+def _merged(older: Mapping[str, Any], newer: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings on top of others: a mapping keeps what it does not name."""
+    both = dict(older)
+    for key, value in newer.items():
+        kept = both.get(key)
+        if isinstance(value, Mapping) and isinstance(kept, Mapping):
+            value = _merged(kept, value)
+        both[key] = value
+    return both
 
 
 def changes_of(items: Iterable[str]) -> dict[str, Any]:

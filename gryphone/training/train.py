@@ -18,13 +18,13 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gryphone.checkpoint import read_tensors, read_tokenizer, save_checkpoint
+from gryphone.checkpoint import read_checkpoint, read_tensors, save_checkpoint
 from gryphone.errors import ConfigError, DataError
 from gryphone.interrupt import Interrupts
 from gryphone.kinds import build_model, part_of
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
-from gryphone.training.initialise import initialise
+from gryphone.training.initialise import check_precision, initialise
 from gryphone.training.mixture import Report, load_sources, read_unseen
 from gryphone.training.objective import seeded
 from gryphone.training.run_files import Run, optimizer_tensors, prefixed, restore_optimizer
@@ -125,7 +125,7 @@ class Training:
         self.run = Run(config)
         self.run.make_folder()
         facts = self.run.read_facts()
-        known = None if init is None else read_tokenizer(init)
+        known = None if init is None else read_checkpoint(init).tokenizer
         if facts:
             known = tokenizer_from_dict(facts["tokenizer"])
         sources = load_sources(config, device, self.report, known)
@@ -159,6 +159,8 @@ class Training:
         """Resume from the run's last state, or begin with the weights that are asked for."""
         state = self.run.newest_state()
         if state is not None:
+            if self.run.checkpoint.exists():  # which a kill may have prevented
+                check_precision(self.config, self.run.checkpoint)
             tensors = read_tensors(state)
             try:
                 model.load_state_dict(prefixed(tensors, "model."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ def evaluate_store(
         memory = backend.encode_batch(store.batch(index).ink)
         keys = np.zeros(len(index), dtype=np.int64)
         request = Request(keys, options, len(tokenizer.vocabularies), MASK_ID, PAD_ID)
-        answers = sample(backend.predictor(memory), request)
+        answers = sample(partial(backend.predict, memory), request)
         for i, answer in zip(index.tolist(), answers, strict=True):
             right[store.ids[i]] = " ".join(tokenizer.decode(answer.ids)) == store.labels[i]
     return right

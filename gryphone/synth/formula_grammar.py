@@ -61,7 +61,7 @@ class Widening:
 
 
 @dataclass
-class Grammar:
+class FormulaGrammar:
     """Rows by role; `symbols` is what may be written."""
 
     pools: dict[str, list[Row]]
@@ -71,7 +71,7 @@ class Grammar:
     @classmethod
     def fit(
         cls, labels: Iterable[Sequence[str]], symbols: Collection[str], widening: Widening
-    ) -> Grammar:
+    ) -> FormulaGrammar:
         """Collect the rows of labels; what cannot be parsed is left out."""
         pools: dict[str, list[Row]] = {}
         for tokens in labels:
@@ -171,7 +171,7 @@ def _emit_matrix(node: Matrix) -> list[str]:
 class _Writer:
     """Draws formulas from a grammar."""
 
-    def __init__(self, grammar: Grammar, draw: random.Random) -> None:
+    def __init__(self, grammar: FormulaGrammar, draw: random.Random) -> None:
         self.grammar, self.draw, self.wide = grammar, draw, grammar.widening
         self.seen: Counter[str] = Counter()
         self.kinds = _kinds(grammar.symbols)
