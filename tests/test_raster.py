@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from inkmaker import some
 
 from gryphone.config import Canvas
 from gryphone.errors import ConfigError, InkError
@@ -19,6 +20,7 @@ from gryphone.raster import (
     to_patches,
     typical_strokes,
 )
+from gryphone.recognition.encoding import PAPER, on_paper
 from gryphone.training.augment import Augment, augment
 
 CANVASES = [
@@ -234,3 +236,14 @@ def test_errors_name_the_value() -> None:
         Canvas("round")
     with pytest.raises(InkError, match="ink 1"):
         InkBatch.from_strokes([[np.zeros((1, 2))], []])
+
+
+def test_paper_is_drawn_on_as_the_batch_is() -> None:
+    """The second look at ink draws one ink without PyTorch: the same pixels."""
+    rng = np.random.default_rng(0)
+    inks = [ink.strokes for ink in some(8)]
+    inks += [(rng.normal(size=(40, 2)).cumsum(0) * 30,), (np.zeros((1, 2)), np.ones((1, 2)))]
+    for strokes in inks:
+        pixels = draw(InkBatch.from_strokes([strokes]), PAPER)
+        expected = to_image(pixels, *pixels.shape[0].tolist())[0].numpy() > 0
+        assert np.array_equal(on_paper(strokes), expected)
