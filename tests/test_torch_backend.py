@@ -52,11 +52,11 @@ def test_stroke_pixels_are_counted_on_the_patches_of_their_sample() -> None:
     inks = [power(), row("x+1")]
     config = PRESETS["tiny"]
     backend = TorchBackend(build_model(config, (9, 4)).eval(), config)
-    drawing = backend.encode([ink.strokes for ink in inks]).drawing
+    drawn = backend.encode([ink.strokes for ink in inks])
     for sample, ink in enumerate(inks):
-        counts = strokes_on_patches(drawing, config.canvas.patch, sample)
-        assert counts.shape == (len(ink.strokes), int(drawing.patches.offsets.diff()[sample]))
-        assert counts.sum() == (drawing.pixels.sample == sample).sum()
+        counts = strokes_on_patches(drawn, config.canvas.patch, sample)
+        assert counts.shape == (len(ink.strokes), int(drawn.patches.offsets.diff()[sample]))
+        assert counts.sum() == (drawn.pixels.sample == sample).sum()
         assert (counts.sum(0) > 0).all()
         assert (counts.sum(1) > 0).all()
 

@@ -30,21 +30,14 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """Inks as they were drawn; `pixels.glyph` numbers the strokes of all inks."""
-
-    pixels: Pixels
-    patches: Patches
-    strokes: list[int]  # of each ink
-
-
-@dataclass(frozen=True)
 class TorchMemory:
-    """What the network remembers of some inks of a drawing."""
+    """What the network remembers of some `images` of a batch, and how the whole batch was drawn."""
 
     memory: Memory
-    drawing: Drawing
     images: tuple[int, ...]
+    pixels: Pixels  # whose glyphs number the strokes of all inks
+    patches: Patches
+    strokes: list[int]  # of each ink
 
 
 class TorchBackend:
@@ -92,7 +85,7 @@ class TorchBackend:
             rows = Packing.equal(1, len(memory.features), self.device)
             memory = Memory(memory.features, rows, memory.keys_values)
         strokes = torch.bincount(batch.sample[~batch.pen], minlength=batch.size).tolist()
-        return TorchMemory(memory, Drawing(pixels, patches, strokes), tuple(range(batch.size)))
+        return TorchMemory(memory, tuple(range(batch.size)), pixels, patches, strokes)
 
     @torch.inference_mode()
     def select(self, memory: TorchMemory, images: Sequence[int]) -> TorchMemory:
@@ -155,9 +148,7 @@ class TorchBackend:
             score = looked.clamp_min(FLOOR).log()
             for stream, log_probs in enumerate(seen):  # (P, V)
                 score = score + log_probs[image][:, ids[:, stream]].T.clamp_min(LEAST)
-            strokes = strokes_on_patches(
-                memory.drawing, self.config.canvas.patch, memory.images[image]
-            )
+            strokes = strokes_on_patches(memory, self.config.canvas.patch, memory.images[image])
             out.append(Evidence(score.cpu().numpy(), strokes))
         return out
 
@@ -191,9 +182,9 @@ def _rows_of(memory: Memory, samples: Tensor) -> Memory:
     return Memory(memory.features[rows], packing, pairs)
 
 
-def strokes_on_patches(drawing: Drawing, patch: int, sample: int) -> np.ndarray:
+def strokes_on_patches(drawn: TorchMemory, patch: int, sample: int) -> np.ndarray:
     """How many pixels of each stroke lie in each patch of one sample, (strokes, P) float32."""
-    pixels, patches = drawing.pixels, drawing.patches
+    pixels, patches = drawn.pixels, drawn.patches
     begin, end = (int(o) for o in patches.offsets[sample : sample + 2])
     position = patches.position[begin:end].cpu()
     rows, columns = (int(n) for n in patches.shape[sample])
@@ -202,8 +193,8 @@ def strokes_on_patches(drawing: Drawing, patch: int, sample: int) -> np.ndarray:
     own = (pixels.sample == sample).cpu()
     row, column = pixels.row.cpu()[own], pixels.column.cpu()[own]
     home = place[(row // patch) * columns + column // patch]
-    counts = torch.zeros(drawing.strokes[sample], end - begin)
-    stroke = pixels.glyph.cpu()[own] - sum(drawing.strokes[:sample])
+    counts = torch.zeros(drawn.strokes[sample], end - begin)
+    stroke = pixels.glyph.cpu()[own] - sum(drawn.strokes[:sample])
     return counts.index_put_((stroke, home), torch.ones(len(home)), accumulate=True).numpy()
 
 
