@@ -77,7 +77,7 @@ class Desk:
 
     def settle(self) -> str:
         """Wait until what is written is read; the LaTeX."""
-        self.wait_for("document.body.dataset.state === 'done'")
+        self.wait_for("document.body?.dataset.state === 'done'")  # no body while it loads
         return self.latex
 
     def wait_for(self, condition: str) -> None:
@@ -86,7 +86,7 @@ class Desk:
 
     def shows(self, latex: str) -> None:
         """Wait until exactly this is the answer."""
-        same = "(text) => document.getElementById('latex').textContent.trim() === text"
+        same = "(text) => document.getElementById('latex')?.textContent.trim() === text"
         with suppress(TimeoutError):
             self.page.wait_for_function(same, arg=latex)
         expect(self.find("#latex")).to_have_text(latex, timeout=1)  # says what is there instead
@@ -121,7 +121,7 @@ class Desk:
     def open_example(self, name: str) -> str:
         """The same by opening its file, which is faster."""
         self.page.set_input_files("#file", EXAMPLES / "ink" / f"{name}.inkml")
-        self.wait_for("document.getElementById('latex').textContent !== ''")
+        self.wait_for("document.getElementById('latex')?.textContent")
         return self.settle()
 
     def ink(self) -> list[Stroke]:
