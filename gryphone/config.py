@@ -13,7 +13,6 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from gryphone.errors import ConfigError
-from gryphone.ink import Precision
 
 T = TypeVar("T")
 
@@ -83,6 +82,22 @@ class Canvas:
                 f"canvas side {self.side} must be a multiple of the patch {self.patch}, and the "
                 f"window {self.window} the patch or twice the patch"
             )
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How ink is stored and read: the canvas that defines a pixel, and the errors in pixels.
+
+    It belongs to a network (`ModelConfig.ink_precision`): ink that training never saw costs EM.
+    """
+
+    side: float = 384.0  # width times height is side²; models may draw on other canvases
+    max_aspect: float = 16.0  # flatter ink counts as this flat
+    tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
+    grid: int = 8  # steps per pixel
+
+    def __post_init__(self) -> None:
+        check_ranges(self, {f.name: POSITIVE for f in dataclasses.fields(self)})
 
 
 SIZES = ("width", "encoder_depth", "encoder_heads", "decoder_depth", "decoder_heads", "length")

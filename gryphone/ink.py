@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.errors import ConfigError, InkError
+from gryphone.config import Precision
+from gryphone.errors import InkError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -162,24 +163,6 @@ def typical_stroke(strokes: Sequence[Stroke]) -> float:
     """The size that stands for a symbol's: a quantile of the strokes' longer sides."""
     sizes = sorted(float(np.ptp(stroke, axis=0).max()) for stroke in strokes)
     return sizes[len(sizes) * QUANTILE[0] // QUANTILE[1]]
-
-
-@dataclass(frozen=True)
-class Precision:
-    """How ink is stored and read: the canvas that defines a pixel, and the errors in pixels.
-
-    It belongs to a network (`ModelConfig.ink_precision`): ink that training never saw costs EM.
-    """
-
-    side: float = 384.0  # width times height is side²; models may draw on other canvases
-    max_aspect: float = 16.0  # flatter ink counts as this flat
-    tolerance: float = 0.25  # a dropped point lies at most this far from the line kept
-    grid: int = 8  # steps per pixel
-
-    def __post_init__(self) -> None:
-        for name in ("side", "max_aspect", "tolerance", "grid"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be more than 0")
 
 
 DEFAULT_PRECISION = Precision()

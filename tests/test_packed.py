@@ -6,13 +6,14 @@ import inkmaker
 import numpy as np
 import pytest
 
+from gryphone.config import Precision
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError
-from gryphone.ink import Ink, Precision, simplify, to_canvas
+from gryphone.ink import Ink, simplify, to_canvas
 
 
 def samples(inks: list[Ink], source: str = "made") -> list[Sample | Unreadable]:

@@ -24,12 +24,11 @@ from typer.testing import CliRunner
 
 from gryphone.checkpoint import load_model, read_checkpoint, read_description, read_tensors
 from gryphone.cli.training import register
-from gryphone.config import PRESETS, Canvas, ModelConfig
+from gryphone.config import PRESETS, Canvas, ModelConfig, Precision
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packing import write_packed
 from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
-from gryphone.ink import Precision
 from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
 from gryphone.model import GryphOne
 from gryphone.recognition.recognizer import WEIGHTS

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.config import Precision
 from gryphone.data.packing import FORMAT
 from gryphone.errors import DataError
-from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink, Precision
+from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink
 
 # What there is one of for each ink, point and segmented symbol.
 INK_COLUMNS = ("ids", "sources", "labels", "writers", "agreement")

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gryphone.config import Precision
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable, without_name
 from gryphone.errors import DataError, GryphoneError, writing
-from gryphone.ink import DEFAULT_PRECISION, Ink, Precision, condense
+from gryphone.ink import DEFAULT_PRECISION, Ink, condense
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
 

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gryphone.config import Precision
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import Packed, read_packed
 from gryphone.data.packing import write_packed
 from gryphone.errors import DataError, TokenError
-from gryphone.ink import DEFAULT_PRECISION, Precision
+from gryphone.ink import DEFAULT_PRECISION
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch
 from gryphone.tokens import PAD_ID, Tokenizer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ import numpy as np
 
 from gryphone.config import Canvas
 from gryphone.decoding import Constraint, Decoded, Watch
-from gryphone.ink import LONGEST_STROKES, Ink, Stroke, typical_stroke
+from gryphone.ink import Ink, Stroke, typical_stroke
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.confidence import (
     LOWEST,
@@ -22,7 +21,7 @@ from gryphone.recognition.confidence import (
     witnesses,
 )
 from gryphone.recognition.constraints import constraint_of, half_of
-from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.encoding import EncodedBatch, Network, scale_on
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
@@ -229,14 +228,7 @@ def _drawn_size(strokes: Sequence[Stroke], canvas: Canvas) -> float:
     Less than one where so much was written that the canvas holds it only when it is shrunk, and
     for dots.
     """
-    extent = np.ptp(np.concatenate(strokes), axis=0)
-    longest, typical = max(float(extent.max()), 1e-12), typical_stroke(strokes)
-    if canvas.kind == "square":
-        return typical * (canvas.side - 1) / longest / canvas.stroke
-    scale = canvas.side / math.sqrt(np.maximum(extent, longest / canvas.max_aspect).prod())
-    if canvas.kind == "stroke":
-        scale = min(scale, canvas.stroke / max(typical, longest / LONGEST_STROKES))
-    return typical * scale / canvas.stroke
+    return typical_stroke(strokes) * float(scale_on(canvas, strokes)) / canvas.stroke
 
 
 def _gaps(strokes: Sequence[Stroke]) -> list[float]:

@@ -211,18 +211,29 @@ def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:
         return ()
 
 
+def scale_on(canvas: Canvas, strokes: Sequence[Any]) -> Any:
+    """Pixels per unit of one ink on a canvas, as `raster.fit` has it; in its own number type."""
+    points = np.concatenate(strokes)
+    number = points.dtype.type
+    extent = np.ptp(points, axis=0)
+    longest = np.maximum(extent.max(), number(1e-12))
+    if canvas.kind == "square":
+        return number(canvas.side - 1) / longest
+    effective = np.maximum(extent, longest / number(canvas.max_aspect))
+    scale = number(canvas.side) / np.sqrt(effective.prod())
+    if canvas.kind == "stroke":
+        typical = np.maximum(number(typical_stroke(strokes)), longest / number(LONGEST_STROKES))
+        scale = np.minimum(scale, number(canvas.stroke) / typical)
+    return scale
+
+
 def on_paper(strokes: Sequence[Stroke]) -> np.ndarray:
     """Strokes one pixel wide, (H, W) bool, as `raster.draw` draws them, but for one ink."""
-    lines: list[Any] = [stroke.astype(np.float32) for stroke in strokes]
-    points = np.concatenate(lines)
-    low, extent = points.min(0), np.ptp(points, axis=0)
-    longest = np.maximum(extent.max(), np.float32(1e-12))
-    effective = np.maximum(extent, longest / np.float32(PAPER.max_aspect))
-    typical = np.maximum(np.float32(typical_stroke(lines)), longest / np.float32(LONGEST_STROKES))
-    scale = np.float32(PAPER.side) / np.sqrt(effective.prod())
-    scale = np.minimum(scale, np.float32(PAPER.stroke) / typical)
-    width, height = (np.ceil((extent * scale + 1) / PAPER.patch).clip(1) * PAPER.patch).astype(int)
-    ends = (points - low) * scale + np.float32(0.5)
+    lines = [stroke.astype(np.float32) for stroke in strokes]
+    points, scale = np.concatenate(lines), scale_on(PAPER, lines)
+    pixels = np.ptp(points, axis=0) * scale + 1
+    width, height = (np.ceil(pixels / PAPER.patch).clip(1) * PAPER.patch).astype(int)
+    ends = (points - points.min(0)) * scale + np.float32(0.5)
     firsts = np.cumsum([0, *map(len, lines[:-1])])
     starts = np.roll(ends, 1, axis=0)
     starts[firsts] = ends[firsts]

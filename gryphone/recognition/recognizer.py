@@ -30,7 +30,7 @@ class Recognizer(Network):
 
     def encode(self, source: Any, *, name: str | None = None) -> Encoded:
         """Read and look at one input: a path, bytes, image, array, Ink or list of strokes."""
-        return Encoded(EncodedBatch.of(self, [read_input(source, name)]), 0)
+        return self.encode_inputs([read_input(source, name)])[0]
 
     def encode_inputs(self, inputs: Sequence[Input]) -> list[Encoded]:
         """Look at several inputs in one pass of the encoder."""

@@ -45,11 +45,9 @@ class Outcomes:
 def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Outcomes:
     """Read every sample with one and with several decodes; both kinds must be calibrated."""
     ask = Ask(steps=steps, samples=decodes)
-    readable = [sample for sample in samples if sample.input is not None]
     whole, right, symbols, symbol_right, owner = [], [], [], [], []
-    inputs = [sample.input for sample in readable if sample.input is not None]
-    for number, (place, own) in enumerate(decode_all(recognizer, inputs, ask)):
-        truth = _truth(recognizer, readable[place].truth)
+    for number, (place, own) in enumerate(decode_all(recognizer, samples, ask)):
+        truth = _truth(recognizer, samples[place].truth)
         for some in {1: own[:1], decodes: own}.values():
             group = [d for d in some if np.array_equal(d.ids, _winner(some))]
             seen = confidence.witnesses(group[0].ids, group, some)

@@ -202,14 +202,15 @@ def drawn_length(ink: Ink) -> float:
 
 
 def decode_all(
-    recognizer: Recognizer, inputs: Sequence[Input], ask: Ask
+    recognizer: Recognizer, items: Sequence[Item], ask: Ask
 ) -> Iterator[tuple[int, list[Decoded]]]:
-    """The place of each input and its decodes, made well-formed; like sizes are read together."""
-    order = sorted(range(len(inputs)), key=lambda place: drawn_length(inputs[place].ink))
-    for part in chunks(order, max(1, BATCH // min(ask.decodes, 4))):
-        batch = EncodedBatch.of(recognizer, [inputs[place] for place in part])
+    """Place and decodes, made well-formed, of what can be read; like sizes are read together."""
+    readable = [(place, item.input) for place, item in enumerate(items) if item.input is not None]
+    readable.sort(key=lambda pair: drawn_length(pair[1].ink))
+    for part in chunks(readable, max(1, BATCH // min(ask.decodes, 4))):
+        batch = EncodedBatch.of(recognizer, [given for _, given in part])
         questions = [Question(batch, index, ask) for index in range(len(part))]
-        yield from zip(part, refine_all(questions), strict=True)
+        yield from zip((place for place, _ in part), refine_all(questions), strict=True)
 
 
 def _read_window(
@@ -217,12 +218,8 @@ def _read_window(
 ) -> list[tuple[str | None, ...]]:
     """Answers of every run for each item."""
     answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
-    readable = [place for place, item in enumerate(window) if item.input is not None]
-    inputs = [item.input for item in window if item.input is not None]
-    for place, decodes in decode_all(recognizer, inputs, ask):
-        answers[readable[place]] = tuple(
-            " ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes
-        )
+    for place, decodes in decode_all(recognizer, window, ask):
+        answers[place] = tuple(" ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes)
     return answers
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gryphone.checkpoint import read_checkpoint, read_tensors
+from gryphone.checkpoint import Checkpoint, read_checkpoint, read_tensors
 from gryphone.errors import CheckpointError
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer
@@ -20,9 +20,8 @@ def initialise(
 ) -> None:
     """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
     if init is not None:
-        check_precision(config, init)
+        known = matching_checkpoint(config, init).tokenizer
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
-        known = read_checkpoint(init).tokenizer
         try:
             model.load_state_dict(carry_vocabulary(tensors, model.state_dict(), known, tokenizer))
         except RuntimeError as error:
@@ -41,14 +40,16 @@ def initialise(
             ) from error
 
 
-def check_precision(config: TrainConfig, init: Path) -> None:
-    """Refuse weights that were trained on ink of another precision."""
-    precision = read_checkpoint(init).config.ink_precision
+def matching_checkpoint(config: TrainConfig, init: Path) -> Checkpoint:
+    """What a checkpoint says, unless its weights were trained on ink of another precision."""
+    checkpoint = read_checkpoint(init)
+    precision = checkpoint.config.ink_precision
     if precision != config.model.ink_precision:
         raise CheckpointError(
             f"the weights in {init} read ink in {precision}, this run's model in "
             f"{config.model.ink_precision}; set model.ink_precision to theirs"
         )
+    return checkpoint
 
 
 def carry_vocabulary(

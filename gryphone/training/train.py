@@ -24,7 +24,7 @@ from gryphone.interrupt import Interrupts
 from gryphone.kinds import build_model, part_of
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer, tokenizer_from_dict
-from gryphone.training.initialise import check_precision, initialise
+from gryphone.training.initialise import initialise, matching_checkpoint
 from gryphone.training.mixture import Report, load_sources, read_unseen
 from gryphone.training.objective import seeded
 from gryphone.training.run_files import Run, optimizer_tensors, prefixed, restore_optimizer
@@ -160,7 +160,7 @@ class Training:
         state = self.run.newest_state()
         if state is not None:
             if self.run.checkpoint.exists():  # which a kill may have prevented
-                check_precision(self.config, self.run.checkpoint)
+                matching_checkpoint(self.config, self.run.checkpoint)
             tensors = read_tensors(state)
             try:
                 model.load_state_dict(prefixed(tensors, "model."))
