@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -20,9 +21,7 @@ Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], list[np.ndarray]]
 # (step, sample, ids (L, S) predicted, masked (L,) what was hidden from that step) -> True when
 # nobody waits for that sample any more: it is not refined further
 Watch = Callable[[int, int, np.ndarray, np.ndarray], bool | None]
-# What one step saw: masked (canvas,), and log-probs (canvas, V) per stream
-Prediction = tuple[np.ndarray, tuple[np.ndarray, ...]]
-
+LOWEST = -12.0  # log-probs below this say no more than "no"
 CANVASES = (16, 24, 32, 48, 64, 96, 128)
 
 
@@ -37,9 +36,8 @@ class DecodeOptions:
 
     steps: refinement steps T. method: "diffusion" (random remasking, Algorithm 2 of the paper) or
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
-    canvas, widened until PAD closes the answer; `length` switches cropping off. settle: stop a
-    sample whose prediction did not change for that many steps (0: never). record: keep every
-    step's ids. keep: every step's distributions too.
+    canvas, widened until PAD closes the answer; `length` switches cropping off. sure: what a first
+    answer may lack in log-prob to be the last (0: never). keep: what every step said of each place.
     """
 
     steps: int = 10
@@ -47,8 +45,7 @@ class DecodeOptions:
     seed: int = 0
     length: int = 150
     start: int = 48
-    settle: int = 0
-    record: bool = False
+    sure: float = 0.0
     keep: bool = False
 
     def __post_init__(self) -> None:
@@ -64,20 +61,35 @@ class DecodeOptions:
             )
 
 
+class Looks(Protocol):
+    """What was said of one canvas while parts of it were hidden.
+
+    A token that the model can see is copied with certainty, so only looks at a token while it was
+    masked count, and late ones (of the second half of the steps) where there are any.
+    """
+
+    def log_probs(self, answer: np.ndarray) -> np.ndarray:
+        """Mean log-prob (n,) of each token of an answer (n, S) while it was hidden.
+
+        A token that was never hidden (the user gave it) is sure.
+        """
+
+    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest symbols of each place, ids and log-probs (canvas, count), best first."""
+
+    def distributions(self) -> list[np.ndarray]:
+        """The last distributions (canvas, V), replaced by the mean of the late looks at hidden
+        tokens: the last step copies what it sees. What a constraint forbids stays forbidden."""
+
+
 @dataclass(frozen=True)
 class Decoded:
-    """One sample's answer: ids (L, S), their log-probs (L, S), steps used, every step's ids.
-
-    `predictions` hold, for every step, what was masked (canvas,) and the log-probs, one
-    (canvas, V) per stream; `distributions` are those of the last step.
-    """
+    """One sample's answer: ids (L, S), their log-probs (L, S), steps used."""
 
     ids: np.ndarray
     log_probs: np.ndarray
     steps: int
-    trajectory: tuple[np.ndarray, ...] = ()
-    distributions: tuple[np.ndarray, ...] = ()
-    predictions: tuple[Prediction, ...] = ()
+    looks: Looks
 
 
 @dataclass(frozen=True)
@@ -115,10 +127,16 @@ class Constraint:
             wrong[:n] |= ~options[np.arange(n), ids[:, stream]]
         return [int(place) for place in np.flatnonzero(wrong)]
 
-    def least(self, pad_id: int) -> int:
-        """How many places cannot be PAD: the shortest answer."""
-        needed = np.flatnonzero(~self.options[0][:, pad_id])
-        return int(needed[-1]) + 1 if len(needed) else 0
+    def room(self, options: DecodeOptions, pad_id: int) -> int:
+        """The length of the first canvas that holds the shortest answer."""
+        needed = np.flatnonzero(~self.options[0][:, pad_id])  # the places that cannot be PAD
+        least = int(needed[-1]) + 1 if len(needed) else 0
+        if least >= options.length or len(self.shown) > options.length:
+            raise ConfigError(
+                f"{max(least, len(self.shown))} tokens are asked for, "
+                f"the canvas holds {options.length - 1}; shorten the hint"
+            )
+        return options.start if least < options.start else canvas_for(least + 2, options.length)
 
 
 @dataclass(frozen=True)
@@ -150,10 +168,76 @@ def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
     return generator.random((steps, length))
 
 
+class Seen(Looks):
+    """The looks at one canvas, kept step by step."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[np.ndarray, list[np.ndarray]]] = []  # masked, log-probs by stream
+
+    def add(self, masked: np.ndarray, log_probs: list[np.ndarray]) -> None:
+        """One step: what was masked (canvas,), and log-probs [(canvas, V) per stream]."""
+        self.steps.append((masked, log_probs))
+
+    def log_probs(self, answer: np.ndarray) -> np.ndarray:
+        total, count = np.zeros((2, len(answer))), np.zeros((2, len(answer)))
+        for number, (masked, streams) in enumerate(self.steps):
+            n = min(len(answer), len(masked))
+            places = np.arange(n)
+            seen = sum(d[places, answer[:n, s]] for s, d in enumerate(streams))
+            late = int(2 * number >= len(self.steps))
+            total[late, :n] += np.where(masked[:n], np.maximum(seen, LOWEST), 0)
+            count[late, :n] += masked[:n]
+        part = np.where(count[1] > 0, 1, 0)
+        rows = np.arange(len(answer))
+        mean: np.ndarray = total[part, rows] / np.maximum(count[part, rows], 1)
+        return mean
+
+    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        log_probs = self._mean(0)
+        order = np.argsort(-log_probs, axis=1, kind="stable")[:, :count]
+        return order, np.take_along_axis(log_probs, order, 1)
+
+    def distributions(self) -> list[np.ndarray]:
+        return [self._mean(stream) for stream in range(len(self.steps[-1][1]))]
+
+    def _mean(self, stream: int) -> np.ndarray:
+        last = self.steps[-1][1][stream]
+        total, count = np.zeros(last.shape), np.zeros(len(last))
+        for masked, streams in self.steps[(len(self.steps) + 1) // 2 :]:
+            places = np.flatnonzero(masked[: len(last)])
+            total[places] += np.exp(streams[stream][places])
+            count[places] += 1
+        mean = np.log(total / np.maximum(count, 1)[:, None] + 1e-12)
+        seen = (count > 0)[:, None] & np.isfinite(last)
+        return np.where(seen, mean, last)
+
+
+class Canvases(Protocol):
+    """The canvases of one batch while they are refined, wherever they lie."""
+
+    active: np.ndarray  # those that are refined further
+
+    def open_canvases(self) -> None:
+        """First prediction; widen canvases that PAD does not close, then crop them to the need."""
+
+    def remask(self, t: int, total: int) -> None:
+        """Build the next input: keep predictions, mask some of them again."""
+
+    def refine(self) -> None:
+        """Predict all positions of the active samples; mask-predict keeps the unmasked ones."""
+
+    def results(self) -> list[Decoded]:
+        """Answers cut at the first PAD, or at a place that a late widening left unpredicted."""
+
+
 def decode(predict: Predict, request: Request) -> list[Decoded]:
     """Refine every canvas from all-masked to its answer."""
+    return reverse(_State(predict, request), request)
+
+
+def reverse(state: Canvases, request: Request) -> list[Decoded]:
+    """The reverse process: as many steps as were asked for, or as there is time for."""
     options, deadline = request.options, request.deadline
-    state = _State(predict, request)
     began = time.perf_counter()
     state.open_canvases()
     total = options.steps
@@ -177,6 +261,14 @@ def decode(predict: Predict, request: Request) -> list[Decoded]:
     return state.results()
 
 
+def unsure(
+    samples: np.ndarray, log_probs: np.ndarray, counts: Sequence[int], sure: float
+) -> np.ndarray:
+    """Those samples whose first answers, so many tokens each, lack more than allowed."""
+    lacks = [-log_probs[b, :n].sum() for b, n in zip(samples, counts, strict=True)]
+    return samples[np.array(lacks, dtype=float) > sure] if sure else samples
+
+
 class _State:
     """The canvases of one batch while they are refined."""
 
@@ -190,30 +282,20 @@ class _State:
         self.log_probs = np.zeros(self.canvas.shape, dtype=np.float32)
         self.lengths = np.full(size, o.start)
         self.steps = np.zeros(size, dtype=np.int64)
-        self.unchanged = np.zeros(size, dtype=np.int64)
         self.active = np.arange(size)
-        self.history: list[list[np.ndarray]] = [[] for _ in range(size)]
-        self.predictions: list[list[Prediction]] = [[] for _ in range(size)]
+        self.looks = [Seen() for _ in range(size)]
         self.shown = np.zeros((size, o.length), dtype=bool)
         for b, constraint in enumerate(r.constraints or ()):
             self._constrain(b, constraint)
 
     def _constrain(self, b: int, constraint: Constraint) -> None:
         """Show what is known from the first step on, on a canvas that holds it."""
-        longest, least = self.options.length, constraint.least(self.pad_id)
-        if least >= longest or len(constraint.shown) > longest:
-            raise ConfigError(
-                f"{max(least, len(constraint.shown))} tokens are asked for, "
-                f"the canvas holds {longest - 1}; shorten the hint"
-            )
+        self.lengths[b] = constraint.room(self.options, self.pad_id)
         fixed = constraint.fixed(self.mask_id)
         self.canvas[b, : len(fixed)] = fixed
         self.shown[b, : len(fixed)] = constraint.shown
-        if least >= self.lengths[b]:
-            self.lengths[b] = canvas_for(least + 2, longest)
 
     def open_canvases(self) -> None:
-        """First prediction; widen canvases that PAD does not close, then crop them to the need."""
         options, todo = self.options, self.active
         while len(todo):
             self._predict(todo)
@@ -227,9 +309,10 @@ class _State:
                     self.lengths[b], canvas_for(self._count(int(b)) + 2, options.length)
                 )
         self._finish_step(self.active)
+        counts = [self._count(int(b)) for b in self.active]
+        self.active = unsure(self.active, self.log_probs, counts, options.sure)
 
     def remask(self, t: int, total: int) -> None:
-        """Build the next input: keep predictions, mask some of them again."""
         active, share = self.active, t / total
         if self.options.method == "diffusion":
             masked = self.uniform[active, t] < share  # (A, L)
@@ -243,7 +326,6 @@ class _State:
         self.canvas[active] = np.where(masked[..., None], self.mask_id, self.ids[active])
 
     def refine(self) -> None:
-        """Predict all positions of the active samples; mask-predict keeps the unmasked ones."""
         active = self.active
         before, before_log = self.ids[active].copy(), self.log_probs[active].copy()
         self._predict(active)
@@ -251,8 +333,6 @@ class _State:
             kept = self.canvas[active] != self.mask_id
             self.ids[active] = np.where(kept, before, self.ids[active])
             self.log_probs[active] = np.where(kept, before_log, self.log_probs[active])
-        same = (self.ids[active] == before).all((1, 2))
-        self.unchanged[active] = np.where(same, self.unchanged[active] + 1, 0)
         open_ends = (self._last(active) != self.pad_id) & (
             self.lengths[active] < self.options.length
         )
@@ -261,12 +341,8 @@ class _State:
             self.ids[b, self.lengths[b] : wider] = self.mask_id
             self.lengths[b] = wider
         self._finish_step(active)
-        if self.options.settle:
-            going = active[(self.unchanged[active] < self.options.settle) | open_ends]
-            self.active = np.intersect1d(self.active, going)
 
     def results(self) -> list[Decoded]:
-        """Answers cut at the first PAD, or at a place that a late widening left unpredicted."""
         out = []
         for b in range(len(self.ids)):
             n = self._count(b)
@@ -275,9 +351,7 @@ class _State:
                     self.ids[b, :n].copy(),
                     self.log_probs[b, :n].copy(),
                     int(self.steps[b]),
-                    tuple(self.history[b]),
-                    self.predictions[b][-1][1] if self.predictions[b] else (),
-                    tuple(self.predictions[b]),
+                    self.looks[b],
                 )
             )
         return out
@@ -305,13 +379,10 @@ class _State:
             for row, b in enumerate(samples):
                 n = self.lengths[b]
                 masked = self.canvas[b, :n, 0] == self.mask_id
-                self.predictions[b].append((masked, tuple(x[row, :n] for x in free)))
+                self.looks[b].add(masked, [x[row, :n] for x in free])
 
     def _finish_step(self, samples: np.ndarray) -> None:
         self.steps[samples] += 1
-        if self.options.record:
-            for b in samples:
-                self.history[b].append(self.ids[b, : self.lengths[b]].copy())
         if self.watch is not None:
             for b in samples:
                 n = self.lengths[b]

@@ -159,10 +159,26 @@ def check_points(count: int, name: str, limits: Limits) -> None:
         raise InkError(f"{name}: {count} points; the limit is {limits.points}")
 
 
+def stroke_boxes(inks: Sequence[Sequence[Stroke]]) -> list[tuple[Floats, Floats]]:
+    """The lowest and highest coordinates of each ink's strokes, (strokes, 2) both."""
+    lengths = np.array([len(stroke) for ink in inks for stroke in ink])
+    points = np.concatenate([stroke for ink in inks for stroke in ink])
+    firsts = np.cumsum(lengths) - lengths
+    bounds = np.cumsum([len(ink) for ink in inks])[:-1]
+    low = np.split(np.minimum.reduceat(points, firsts), bounds)
+    high = np.split(np.maximum.reduceat(points, firsts), bounds)
+    return list(zip(low, high, strict=True))
+
+
 def typical_stroke(strokes: Sequence[Stroke]) -> float:
     """The size that stands for a symbol's: a quantile of the strokes' longer sides."""
-    sizes = sorted(float(np.ptp(stroke, axis=0).max()) for stroke in strokes)
-    return sizes[len(sizes) * QUANTILE[0] // QUANTILE[1]]
+    [(low, high)] = stroke_boxes([strokes])
+    return float(quantile_of((high - low).max(1)))
+
+
+def quantile_of(sizes: NDArray[Any]) -> Any:
+    """Of some strokes' sizes, the one that stands for the size of a symbol."""
+    return np.sort(sizes)[len(sizes) * QUANTILE[0] // QUANTILE[1]]
 
 
 DEFAULT_PRECISION = Precision()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gryphone.ragged import select
 from gryphone.raster import Patches
 
 
@@ -52,9 +53,15 @@ def attend(
 ) -> Tensor:
     """Attention within each packed sequence; q (Tq, H, D), k and v (Tk, H, D) -> (Tq, H, D)."""
     if q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not dropout:
+        where = (rows.offsets, columns.offsets, rows.longest, columns.longest)
+        if not torch.is_grad_enabled():  # the bare operator starts sooner
+            found: Tensor = torch.ops.aten._flash_attention_forward(
+                q, k, v, *where, 0.0, False, return_debug_mask=False
+            )[0]
+            return found
         from torch.nn.attention.varlen import varlen_attn
 
-        out = varlen_attn(q, k, v, rows.offsets, columns.offsets, rows.longest, columns.longest)
+        out = varlen_attn(q, k, v, *where)
         return out if isinstance(out, Tensor) else out[0]
     if rows.uniform and columns.uniform:
         shaped = [
@@ -225,7 +232,7 @@ class InkEncoder(nn.Module):
     def forward(self, patches: Patches) -> tuple[Tensor, Packing]:
         """Features (P, width) of the patches, and how they are packed."""
         lengths = patches.offsets.diff()
-        rows = Packing.of(lengths)
+        rows = Packing.of(lengths, patches.longest)
         shape = torch.repeat_interleave(patches.shape, lengths, 0, output_size=len(patches.pixels))
         dtype = self.norm.weight.dtype
         # 0/1 pixels are centred, so that blank surroundings do not drown the few inked pixels.
@@ -342,21 +349,23 @@ class Decoder(nn.Module):
         x = self.norm(x)
         return [head(x) for head in self.heads]
 
-    def attention(
-        self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing
-    ) -> list[Tensor]:
-        """Where each token looks, (layers, n, P) for each image's one canvas: the heads' mean."""
+    def attention(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> Tensor:
+        """Where each token looks, (B, n, P) for each image's one canvas: mean of heads and layers.
+
+        Rows and columns beyond an image's own tokens and patches are zeros or nonsense.
+        """
         queries: list[Tensor] = []
         self(tokens, index, memory, own, queries)
-        lengths, patches = own.offsets.diff().tolist(), memory.rows.offsets.diff().tolist()
-        seen: list[list[Tensor]] = [[] for _ in lengths]
+        total: Tensor | None = None
         for q, (k, _) in zip(queries, memory.keys_values, strict=True):
-            pairs = zip(q.split_with_sizes(lengths), k.split_with_sizes(patches), strict=True)
-            for layers, (own_q, own_k) in zip(seen, pairs, strict=True):
-                # In float32 on every device: these are compared, not multiplied further.
-                scores = torch.einsum("nhd,phd->hnp", own_q.float(), own_k.float())
-                layers.append((scores / q.shape[-1] ** 0.5).softmax(-1).mean(0))
-        return [torch.stack(layers) for layers in seen]
+            # In float32 on every device: these are compared, not multiplied further.
+            rows, _ = own.pad(q.float())
+            columns, real = memory.rows.pad(k.float())
+            scores = torch.einsum("bnhd,bphd->bhnp", rows, columns) / q.shape[-1] ** 0.5
+            looks = scores.masked_fill(~real[:, None, None], -math.inf).softmax(-1).mean(1)
+            total = looks if total is None else total + looks
+        assert total is not None
+        return total / len(queries)
 
 
 @dataclass(frozen=True)
@@ -366,6 +375,21 @@ class Memory:
     features: Tensor  # (P, width)
     rows: Packing
     keys_values: list[tuple[Tensor, Tensor]]  # per decoder block, (P, H, D) each
+
+
+def rows_of(memory: Memory, samples: Tensor) -> Memory:
+    """The memory of some samples of a batch."""
+    rows, _, lengths = select(memory.rows.offsets.long(), samples)
+    if len(samples) == 1:
+        packing = Packing.equal(1, len(rows), rows.device)
+    else:
+        packing = Packing(
+            F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32),
+            memory.rows.longest,
+            memory.rows.uniform,
+        )
+    pairs = [(k[rows], v[rows]) for k, v in memory.keys_values]
+    return Memory(memory.features[rows], packing, pairs)
 
 
 class GryphOne(nn.Module):

@@ -89,6 +89,14 @@ class Patches:
     shape: Tensor  # (B, 2) int64, rows and columns of each grid
     offsets: Tensor  # (B + 1,) int32
     glyph: Tensor  # (P,) int64, one symbol that has ink in the patch, -1 when unknown
+    home: Tensor  # (M,) int64, the patch that each pixel lies in
+    longest: int | None = None  # the most patches of a sample, where that is known
+
+
+def turned(points: Tensor, angle: float) -> Tensor:
+    """Points (N, 2) turned by an angle in radians."""
+    cos, sin = math.cos(angle), math.sin(angle)
+    return points @ points.new_tensor([[cos, sin], [-sin, cos]]) if angle else points
 
 
 def bounds(batch: InkBatch) -> tuple[Tensor, Tensor]:
@@ -232,13 +240,15 @@ def to_patches(
     offsets = torch.zeros(size + 1, dtype=torch.int32, device=device)
     offsets[1:] = counts.cumsum(0)
     glyph = torch.full((len(kept) + 1,), -1, dtype=torch.int64, device=device)
-    glyph.scatter_reduce_(0, rank[home], pixels.glyph, "amax")
+    home = rank[home]
+    glyph.scatter_reduce_(0, home, pixels.glyph, "amax")
     return Patches(
         pixels=windows.view(-1, canvas.window**2)[:-1],
         position=torch.stack([cell // grid[sample, 1], cell % grid[sample, 1]], 1),
         shape=grid,
         offsets=offsets,
         glyph=glyph[:-1],
+        home=home,
     )
 
 

@@ -192,10 +192,9 @@ class Tokenizer:
             raise TokenError(f"ids of shape (L, {len(self.streams)}) expected, not {array.shape}")
         stops = np.flatnonzero(array[:, 0] == PAD_ID)
         length = int(stops[0]) if len(stops) else len(array)
-        return [
-            tuple(v.token(int(at)) for v, at in zip(self.vocabularies, row, strict=True))
-            for row in array[:length]
-        ]
+        columns = array[:length].T.tolist()
+        pairs = zip(self.vocabularies, columns, strict=True)
+        return list(zip(*([v.token(at) for at in column] for v, column in pairs), strict=True))
 
     def decode(self, ids: npt.ArrayLike) -> list[str]:
         """Label tokens of (L, S) ids; a masked position shows as `<mask>`."""

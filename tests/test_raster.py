@@ -18,9 +18,11 @@ from gryphone.raster import (
     draw,
     thicken,
     to_patches,
+    turned,
     typical_strokes,
 )
-from gryphone.recognition.encoding import PAPER, on_paper
+from gryphone.recognition.backend import View
+from gryphone.recognition.drawing import drawing_of
 from gryphone.training.augment import Augment, augment
 
 CANVASES = [
@@ -238,12 +240,24 @@ def test_errors_name_the_value() -> None:
         InkBatch.from_strokes([[np.zeros((1, 2))], []])
 
 
-def test_paper_is_drawn_on_as_the_batch_is() -> None:
-    """The second look at ink draws one ink without PyTorch: the same pixels."""
+@pytest.mark.parametrize("view", [View(), View(0.87, 0.03)])
+@pytest.mark.parametrize("canvas", [*CANVASES, Canvas("stroke", 456, stroke=44.0, dot=4.0)])
+def test_one_ink_is_drawn_as_the_batch_is(canvas: Canvas, view: View) -> None:
+    """One ink is drawn without PyTorch: the same pixels, the same patches."""
     rng = np.random.default_rng(0)
     inks = [ink.strokes for ink in some(8)]
     inks += [(rng.normal(size=(40, 2)).cumsum(0) * 30,), (np.zeros((1, 2)), np.ones((1, 2)))]
+    dense = canvas.kind == "square"
     for strokes in inks:
-        pixels = draw(InkBatch.from_strokes([strokes]), PAPER)
-        expected = to_image(pixels, *pixels.shape[0].tolist())[0].numpy() > 0
-        assert np.array_equal(on_paper(strokes), expected)
+        batch = InkBatch.from_strokes([strokes])
+        numbered = (~batch.pen).cumsum(0) - 1
+        batch = replace(batch, points=turned(batch.points, view.angle), glyph=numbered)
+        area = torch.tensor([view.scale**2])
+        pixels = draw(batch, canvas, area)
+        patches = to_patches(pixels, canvas, area_factor=view.scale**2, dense=dense)
+        one = drawing_of(strokes, canvas, view, dense)
+        assert one.grid == tuple(patches.shape[0].tolist())
+        assert np.array_equal(one.pixels, patches.pixels.numpy())
+        assert np.array_equal(one.position, patches.position.numpy())
+        assert np.array_equal(one.home, patches.home.numpy())
+        assert np.array_equal(one.stroke, pixels.glyph.numpy())

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gryphone.config import Canvas
-from gryphone.decoding import Constraint, Decoded, Watch
-from gryphone.ink import Ink, Stroke, typical_stroke
+from gryphone.config import ModelConfig
+from gryphone.decoding import LOWEST, Constraint, Decoded, Watch
+from gryphone.ink import Floats, Ink, quantile_of, stroke_boxes
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.confidence import (
-    LOWEST,
     calibrated,
-    hidden_distributions,
     symbol_features,
     whole_features,
     witnesses,
 )
 from gryphone.recognition.constraints import constraint_of, half_of
-from gryphone.recognition.encoding import EncodedBatch, Network, scale_on
+from gryphone.recognition.drawing import size_on
+from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
@@ -32,6 +31,7 @@ NO_INK = (r"\begin", r"\end")
 # drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
 LONG, SMALL, GAPS = 44, 0.6, (5.0, 2.0)
 FEW = 20  # strokes: drawn small, they are dots and not a long row
+Boxes = tuple[Floats, Floats]  # of some strokes: lowest and highest coordinates (strokes, 2)
 RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
 
 
@@ -80,8 +80,13 @@ def answer_together(
         for question, decodes in zip(questions, refine_all(questions, deadline), strict=True)
     ]
     strokes = _strokes(votes)
+    boxes = stroke_boxes([question.ink.strokes for question in questions])
+    drawn = stroke_boxes([question.batch.strokes[question.index] for question in questions])
     seconds = (time.perf_counter() - began) / len(questions)
-    return [_result(vote, own, seconds) for vote, own in zip(votes, strokes, strict=True)]
+    return [
+        _result(*each, seconds)
+        for each in zip(votes, weigh(votes), strokes, boxes, drawn, strict=True)
+    ]
 
 
 def refine_all(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
@@ -90,7 +95,7 @@ def refine_all(questions: Sequence[Question], deadline: float | None = None) -> 
     owners = np.concatenate([np.full(q.ask.decodes, q.index) for q in questions])
     keys = np.concatenate([np.arange(q.ask.decodes) for q in questions])
     request = batch.network.request(ask, keys, _constraints(questions), deadline, _watch(questions))
-    found = iter(batch.decode(owners, request, views=ask.views))
+    found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
     return [[project(batch.network, next(found)) for _ in range(q.ask.decodes)] for q in questions]
 
 
@@ -130,7 +135,7 @@ def project(network: Network, decoded: Decoded) -> Decoded:
     """The model's answer where it is well-formed, else the most probable well-formed one."""
     if network.grammar.accepts(decoded.ids):
         return decoded
-    distributions = hidden_distributions(decoded)
+    distributions = decoded.looks.distributions()
     ids = np.asarray(network.grammar.best(distributions), dtype=np.int64)
     places = np.arange(len(ids))
     log_probs = np.stack([d[places, ids[:, s]] for s, d in enumerate(distributions)], 1)
@@ -155,39 +160,52 @@ class Vote:
         return cls(question, groups, max(groups[0], key=lambda d: float(d.log_probs.sum())))
 
 
-def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> Result:
-    """Weigh and place the answer; what the user gave is not doubted."""
+def weigh(votes: Sequence[Vote]) -> list[tuple[float, list[float]]]:
+    """How sure the answers are: as a whole, and each of their symbols."""
+    facts = votes[0].question.batch.network.checkpoint.facts
+    shares, seen = [], []
+    for vote in votes:
+        decodes = [d for group in vote.groups for d in group]
+        shares.append(len(vote.groups[0]) / len(decodes))
+        seen.append(witnesses(vote.best.ids, vote.groups[0], decodes))
+        constraint = vote.question.constraint
+        if constraint is not None:  # what the user gave is not doubted
+            seen[-1][constraint.shown[: len(seen[-1])]] = 0
+    lacking = np.array([own[:, 0].sum() for own in seen])
+    whole = calibrated(whole_features(lacking, np.array(shares)), facts, "whole")
+    each = calibrated(symbol_features(np.concatenate(seen)), facts, "symbol")
+    ends = np.cumsum([len(own) for own in seen])
+    parts = (part.tolist() for part in np.split(each, ends[:-1]))
+    return list(zip(whole.tolist(), parts, strict=True))
+
+
+def _result(
+    vote: Vote,
+    sure: tuple[float, list[float]],
+    strokes: Sequence[tuple[int, ...]],
+    boxes: Boxes,
+    drawn: Boxes,
+    seconds: float,
+) -> Result:
+    """Put an answer together; `boxes` are its ink's strokes, `drawn` those that were looked at."""
     question, groups, best = vote.question, vote.groups, vote.best
     ask, constraint, ink = question.ask, question.constraint, question.ink
-    network = question.batch.network
-    decodes = [d for group in groups for d in group]
-    facts = network.checkpoint.facts
-    share = len(groups[0]) / len(decodes)
-    seen = witnesses(best.ids, groups[0], decodes)
-    if constraint is not None:
-        seen[constraint.shown[: len(seen)]] = 0
-    best = replace(best, distributions=tuple(hidden_distributions(best)))
-    whole = float(calibrated(whole_features(seen, share), facts, "whole"))
-    each = calibrated(symbol_features(seen), facts, "symbol")
+    network, (whole, each) = question.batch.network, sure
+    alternatives = _others(network, best, ask.alternatives)
+    corners = (boxes[0].tolist(), boxes[1].tolist())
+    where = [_box(*corners, some) for some in strokes]
     rows = network.tokenizer.rows(best.ids)
     tokens = network.tokenizer.join(rows)
     latex, starts = spell(tokens)
-    where = spans(tokens, starts, network.tokenizer.places(rows))
+    marked = spans(tokens, starts, network.tokenizer.places(rows))
     symbols = tuple(
-        Symbol(
-            i,
-            row[0],
-            "".join(row[1:]),
-            float(each[i]),
-            _others(network, best, i, ask.alternatives),
-            _box(ink.strokes, strokes[i]),
-            strokes[i],
-            where[i],
+        Symbol(i, row[0], "".join(row[1:]), *rest)
+        for i, (row, *rest) in enumerate(
+            zip(rows, each, alternatives, where, strokes, marked, strict=True)
         )
-        for i, row in enumerate(rows)
     )
     warnings = [*ink.notes]
-    if _is_too_much(question, len(best.ids)):
+    if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
@@ -200,8 +218,8 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
         tokens=tuple(tokens),
         confidence=whole,
         symbols=symbols,
-        n_best=_n_best(network, groups, best, ask.n_best),
-        steps=max(d.steps for d in decodes),
+        n_best=_n_best(network, groups, best, ask.n_best, latex),
+        steps=max(d.steps for group in groups for d in group),
         seconds=seconds,
         seed=ask.seed,
         name=ink.id,
@@ -210,32 +228,18 @@ def _result(vote: Vote, strokes: Sequence[tuple[int, ...]], seconds: float) -> R
     )
 
 
-def _is_too_much(question: Question, symbols: int) -> bool:
+def _is_too_much(config: ModelConfig, boxes: Boxes, drawn: Boxes, symbols: int) -> bool:
     """Whether more was written, or read, than one formula as the model knows them."""
-    config = question.batch.network.checkpoint.config
-    strokes = question.batch.strokes[question.index]
-    if _drawn_size(strokes, config.canvas) < SMALL:
-        apart = len(strokes) > FEW
+    if size_on(config.canvas, drawn) < SMALL:
+        apart = len(drawn[0]) > FEW
     else:
-        gaps = _gaps(question.ink.strokes)
-        apart = any(gap > most for gap, most in zip(gaps, GAPS, strict=True))
+        apart = any(gap > most for gap, most in zip(_gaps(*boxes), GAPS, strict=True))
     return apart or symbols >= min(LONG, config.length - 1)
 
 
-def _drawn_size(strokes: Sequence[Stroke], canvas: Canvas) -> float:
-    """How large a typical stroke is drawn, as a share of its usual size.
-
-    Less than one where so much was written that the canvas holds it only when it is shrunk, and
-    for dots.
-    """
-    return typical_stroke(strokes) * float(scale_on(canvas, strokes)) / canvas.stroke
-
-
-def _gaps(strokes: Sequence[Stroke]) -> list[float]:
+def _gaps(low: Floats, high: Floats) -> list[float]:
     """The widest empty band across and down, in strokes of the usual size."""
-    low = np.array([stroke.min(0) for stroke in strokes])
-    high = np.array([stroke.max(0) for stroke in strokes])
-    usual = max(typical_stroke(strokes), 1e-9)
+    usual = max(float(quantile_of((high - low).max(1))), 1e-9)
     gaps = []
     for start, end in zip(low.T, high.T, strict=True):
         order = np.argsort(start)
@@ -244,27 +248,32 @@ def _gaps(strokes: Sequence[Stroke]) -> list[float]:
     return gaps
 
 
-def _others(
-    network: Network, best: Decoded, place: int, count: int
-) -> tuple[tuple[str, float], ...]:
-    """The most probable other symbols of one position."""
-    log_probs = best.distributions[0][place]
-    order = np.argsort(-log_probs, kind="stable")[: count + 3]
-    names = network.tokenizer.vocabularies[0]
-    return tuple(
-        (names.token(int(k)), float(np.exp(log_probs[k])))
-        for k in order
-        if k not in (PAD_ID, MASK_ID, best.ids[place, 0]) and np.isfinite(log_probs[k])
-    )[:count]
+def _others(network: Network, best: Decoded, count: int) -> list[tuple[tuple[str, float], ...]]:
+    """The most probable other symbols of each position."""
+    ids, log_probs = best.looks.symbols(count + 3)
+    names, n = network.tokenizer.vocabularies[0].tokens, len(best.ids)
+    rows = zip(
+        best.ids[:, 0].tolist(), ids[:n].tolist(), np.exp(log_probs[:n]).tolist(), strict=True
+    )
+    return [
+        tuple(
+            (names[k], p)
+            for k, p in zip(some, odds, strict=True)
+            if k not in (PAD_ID, MASK_ID, own) and p > 0
+        )[:count]
+        for own, some, odds in rows
+    ]
 
 
 def _n_best(
-    network: Network, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int
+    network: Network, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int, latex: str
 ) -> tuple[Alternative, ...]:
     """Distinct answers of the decodes by their votes, then the best single exchanges of a symbol.
 
     An exchange weighs as much as the answer it changes times the odds of the two symbols.
     """
+    if len(groups) == count == 1:
+        return (Alternative(latex, 1.0),)
     total = sum(len(g) for g in groups)
     weights: dict[tuple[str, ...], float] = {}
     for group in groups:
@@ -285,15 +294,16 @@ def _n_best(
 def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
     """The answer with one symbol exchanged, the likeliest exchanges first."""
     found = []
-    log_probs = best.distributions[0]
-    for place in range(len(best.ids)):
-        chosen = best.ids[place, 0]
-        if not np.isfinite(log_probs[place, chosen]):
+    chosen = best.ids[:, 0]
+    every = best.looks.distributions()[0]
+    order = np.argsort(-every, axis=1, kind="stable")[:, :4]
+    for place, (own, others) in enumerate(zip(chosen.tolist(), order.tolist(), strict=False)):
+        if not np.isfinite(every[place, own]):
             continue
-        for other in np.argsort(-log_probs[place], kind="stable")[:4]:
-            odds = log_probs[place, other] - log_probs[place, chosen]
-            if other not in (PAD_ID, MASK_ID, chosen) and np.isfinite(odds):
-                found.append((float(np.exp(min(odds, 0.0))), place, int(other)))
+        for other in others:
+            odds = every[place, other] - every[place, own]
+            if other not in (PAD_ID, MASK_ID, own) and np.isfinite(odds):
+                found.append((float(np.exp(min(odds, 0.0))), place, other))
     found.sort(reverse=True)
     out = []
     for odds, place, other in found[:count]:
@@ -320,27 +330,28 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
     placed = backend.evidence(memory, canvases)
     if placed is None:
         return found
+    names = batch.network.tokenizer.vocabularies[0].tokens
+    inky = np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
     for i, evidence in zip(asked, placed, strict=True):
         ids = votes[i].best.ids
-        names = [row[0] for row in batch.network.tokenizer.rows(ids)]
-        writes = np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
-        mine = np.array(assign(evidence.scores[: len(ids)], evidence.strokes, writes))
-        found[i] = [tuple(np.flatnonzero(mine == token).tolist()) for token in range(len(ids))]
+        places: list[list[int]] = [[] for _ in ids]
+        for stroke, token in enumerate(assign(evidence[:, : len(ids)], inky[ids[:, 0]])):
+            if token >= 0:
+                places[token].append(stroke)
+        found[i] = [tuple(some) for some in places]
     return found
 
 
-def assign(scores: np.ndarray, ink: np.ndarray, writes: np.ndarray) -> list[int]:
+def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
     """The token of each stroke, -1 for none: the one that its pixels speak for.
 
-    scores (n, P) weigh each token's patches, ink (strokes, P) counts the pixels in them, writes
-    (n,) says which tokens have ink at all. A token that is left without a stroke takes the one
-    that speaks for it most, if its owner has another.
+    votes (strokes, n) say how much a stroke speaks for each token, writes (n,) which tokens have
+    ink at all. A token that is left without a stroke takes the one that speaks for it most, if
+    its owner has another.
     """
     if not writes.any():
-        return [-1] * len(ink)
-    share = ink / np.maximum(ink.sum(1, keepdims=True), 1)
-    votes = share @ scores.T  # (strokes, n)
-    votes[:, ~writes] = -np.inf
+        return [-1] * len(votes)
+    votes = np.where(writes, votes, -np.inf)
     owner: list[int] = votes.argmax(1).tolist()
     for token in np.flatnonzero(writes).tolist():
         if token in owner:
@@ -353,13 +364,13 @@ def assign(scores: np.ndarray, ink: np.ndarray, writes: np.ndarray) -> list[int]
     return owner
 
 
-def _box(strokes: Sequence[Stroke], some: Sequence[int]) -> Box | None:
+def _box(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -> Box | None:
     """Around some of the strokes, in the coordinates of the input."""
     if not some:
         return None
-    points = np.concatenate([strokes[s] for s in some])
-    (left, top), (right, bottom) = points.min(0), points.max(0)
-    return float(left), float(top), float(right), float(bottom)
+    left, top = map(min, zip(*(low[i] for i in some), strict=True))
+    right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
+    return left, top, right, bottom
 
 
 def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:

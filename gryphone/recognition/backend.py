@@ -2,8 +2,7 @@
 
 Everything that crosses this seam is numpy; a memory is its backend's own business, and so is how
 ink is drawn. PyTorch is one file behind it (`torch_backend`); another backend is another file, and
-`recognizer.load` the place to choose. One that runs the whole reverse process itself would be
-asked in `EncodedBatch.decode`, instead of the sampler.
+`recognizer.load` the place to choose.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gryphone.decoding import Decoded, Request
 from gryphone.ink import Stroke
 
 
@@ -21,13 +21,6 @@ class View(NamedTuple):
 
     scale: float = 1.0
     angle: float = 0.0
-
-
-class Evidence(NamedTuple):
-    """What speaks for which ink being which token of one canvas."""
-
-    scores: np.ndarray  # (n, P) log-score of each patch holding ink of each token
-    strokes: np.ndarray  # (strokes, P) pixels of each stroke in each patch
 
 
 class Backend(Protocol):
@@ -47,5 +40,14 @@ class Backend(Protocol):
         `images` (B,) says which ink of the memory each canvas is about.
         """
 
-    def evidence(self, memory: Any, canvases: Sequence[np.ndarray]) -> list[Evidence] | None:
-        """Where the tokens of finished canvases (n, S), one for each ink, sit; None: unknown."""
+    def refine(
+        self, memories: Sequence[Any], images: np.ndarray, request: Request
+    ) -> list[Decoded] | None:
+        """The whole reverse process, by the mean of what all memories say; None: step by step.
+
+        `images` (B,) says which ink of the memories each of the request's canvases is about.
+        """
+
+    def evidence(self, memory: Any, canvases: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+        """What speaks for which stroke being which token of finished canvases (n, S), one for
+        each ink: (strokes, n) mean log-scores of the stroke's pixels; None: unknown."""

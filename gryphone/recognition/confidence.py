@@ -24,49 +24,7 @@ DEFAULT: dict[str, list[float]] = {
     "whole": [6.1626, -0.7153, -0.7831, 1.0],
     "symbol": [6.4028, -0.6999, -0.6066, 1.0],
 }
-LOWEST = -12.0  # log-probs below this say no more than "no"
 SURE = 1e-4  # what a certain token may lack to one
-
-
-def hidden_log_probs(answer: np.ndarray, decode: Decoded) -> np.ndarray:
-    """Mean log-prob (n,) of each token of an answer (n, S) in the looks while it was masked.
-
-    Late looks count where there are any; a token that was never hidden (the user gave it) is sure.
-    """
-    total, count = np.zeros((2, len(answer))), np.zeros((2, len(answer)))
-    for number, (masked, distributions) in enumerate(decode.predictions):
-        n = min(len(answer), len(masked))
-        places = np.arange(n)
-        seen = sum(d[places, answer[:n, s]] for s, d in enumerate(distributions))
-        late = int(2 * number >= len(decode.predictions))
-        hidden = masked[:n]
-        total[late, :n] += np.where(hidden, np.maximum(seen, LOWEST), 0)
-        count[late, :n] += hidden
-    part = np.where(count[1] > 0, 1, 0)
-    rows = np.arange(len(answer))
-    mean: np.ndarray = total[part, rows] / np.maximum(count[part, rows], 1)
-    return mean
-
-
-def hidden_distributions(decode: Decoded) -> list[np.ndarray]:
-    """The last distributions (canvas, V), replaced by the mean of the late looks at hidden tokens.
-
-    The last step copies what it sees; asked what else might stand there, only a look at the masked
-    place is an honest answer. What a constraint forbids stays forbidden.
-    """
-    size = len(decode.distributions[0])
-    late = decode.predictions[(len(decode.predictions) + 1) // 2 :]
-    out = []
-    for stream, last in enumerate(decode.distributions):
-        total, count = np.zeros(last.shape), np.zeros(size)
-        for masked, distributions in late:
-            places = np.flatnonzero(masked[:size])
-            total[places] += np.exp(distributions[stream][places])
-            count[places] += 1
-        mean = np.log(total / np.maximum(count, 1)[:, None] + 1e-12)
-        seen = (count > 0)[:, None] & np.isfinite(last)
-        out.append(np.where(seen, mean, last))
-    return out
 
 
 def witnesses(
@@ -76,10 +34,13 @@ def witnesses(
 
     `agreeing` are the decodes that gave this answer, `everyone` all of them.
     """
-    rows = [tuple(row) for row in answer.tolist()]
-    found = sum(found_in(rows, [tuple(row) for row in d.ids.tolist()]) for d in everyone)
-    looks = np.mean([hidden_log_probs(answer, d) for d in agreeing], 0)
-    return np.stack([looks, 1 - found / len(everyone)], 1).reshape(-1, 2)
+    seen = np.zeros((len(answer), 2))
+    seen[:, 0] = np.mean([d.looks.log_probs(answer) for d in agreeing], 0)
+    if len(agreeing) < len(everyone):
+        rows = [tuple(row) for row in answer.tolist()]
+        found = sum(found_in(rows, [tuple(row) for row in d.ids.tolist()]) for d in everyone)
+        seen[:, 1] = 1 - found / len(everyone)
+    return seen
 
 
 def found_in(rows: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> np.ndarray:
@@ -103,9 +64,9 @@ def symbol_features(seen: np.ndarray) -> np.ndarray:
     return np.stack([np.ones(len(seen)), _doubt(seen[:, 0]), seen[:, 1]], 1)
 
 
-def whole_features(seen: np.ndarray, share: float) -> np.ndarray:
-    """(3,): the same of a whole answer that a `share` of the decodes gave."""
-    return np.array([1.0, float(_doubt(seen[:, 0].sum())), 1 - share])
+def whole_features(log_prob: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """(n, 3): the same of whole answers, each of which a `share` of the decodes gave."""
+    return np.stack([np.ones(len(share)), _doubt(log_prob), 1 - share], 1)
 
 
 def calibrated(features: np.ndarray, facts: Mapping[str, Any], kind: str) -> np.ndarray:

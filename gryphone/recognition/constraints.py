@@ -169,7 +169,8 @@ class Hint:
             for split in _shares(size, self.runs)
             if all(n >= m for n, m in zip(split, self.least, strict=True))
         ]
-        found.sort(key=lambda split: -self._fit(split, first.distributions))
+        seen = first.looks.distributions()
+        found.sort(key=lambda split: -self._fit(split, seen))
         return found[:MOST_HYPOTHESES]
 
     def _fit(self, split: Sequence[int], seen: Sequence[np.ndarray]) -> float:
@@ -241,7 +242,7 @@ def constraint_of(
         quick = replace(ask, steps=min(steps, ask.total_steps))
         keys = np.zeros(count, dtype=np.int64)
         request = network.request(quick, keys, few or None, until)
-        return batch.decode(np.full(count, index), request, again=False)
+        return batch.refine(np.full(count, index), request)
 
     first = tried(1)[0]
     runs = hint.lengths(first, network.checkpoint.config.length)
@@ -277,7 +278,7 @@ def half_of(deadline: float | None) -> float | None:
 def _plausibility(found: Decoded, first: Decoded) -> float:
     """How well an answer fits the ink: its own log-probs, and those before anything was known."""
     total = float(found.log_probs.sum())
-    for s, distribution in enumerate(first.distributions):
+    for s, distribution in enumerate(first.looks.distributions()):
         n = min(len(found.ids) + 1, len(distribution))
         ids = np.append(found.ids[:, s], PAD_ID)[:n]
         total += float(np.maximum(distribution[np.arange(n), ids], -12).sum())

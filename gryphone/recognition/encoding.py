@@ -3,27 +3,32 @@
 Where the first look leaves doubt, the network looks at another tracing too: of a picture, which is
 traced twice, less smoothed the second time; of pen ink, drawn on paper and traced. All canvases of
 such an input are refined once more, by the mean of what both looks say.
+
+With `steps="auto"` the first look is one step. Where the model is sure of all that it wrote there,
+more steps change nothing, and that is the answer. The others are looked at in both ways at once;
+where one step of that leaves no doubt, it is the answer, and else all steps are taken.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from gryphone.checkpoint import Checkpoint
-from gryphone.config import Canvas
+from gryphone.config import Canvas, Precision
 from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, Sampler, Watch
 from gryphone.errors import InkError
-from gryphone.ink import LONGEST_STROKES, Stroke, condensed, typical_stroke
+from gryphone.ink import Stroke, condensed
 from gryphone.kinds import part_of
 from gryphone.reading.inputs import Input
 from gryphone.recognition.backend import Backend, View
-from gryphone.recognition.confidence import hidden_log_probs
+from gryphone.recognition.drawing import pixels_of
 from gryphone.recognition.grammar import Grammar
 from gryphone.recognition.question import Ask
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
@@ -36,6 +41,9 @@ OTHER_TRACING = -1
 # scans and four of five inks lack less.
 DOUBT_ABOUT_PICTURE = 0.05
 DOUBT_ABOUT_INK = 0.3
+# The same after one step, where steps are taken as they are needed (docs/auto-steps.md has the
+# curve): by one look, and by two.
+SURE, BOTH_SURE = 0.3, 0.5
 PAPER = Canvas("stroke", 1024, stroke=48.0)
 PEN = 3.0  # pixels: a pen's line of one pixel and its two neighbours
 
@@ -46,6 +54,7 @@ class Network:
 
     checkpoint: Checkpoint
     backend: Backend
+    workers: Executor | None = field(default=None, repr=False, compare=False)  # that trace inks
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -95,7 +104,7 @@ class EncodedBatch:
     memory: Any
     # What was looked at or traced in doubt, kept for the next question.
     memories: dict[tuple[int, ...], Any] = field(default_factory=dict, repr=False)
-    tracings: dict[int, tuple[Stroke, ...]] = field(default_factory=dict, repr=False)
+    tracings: dict[int, list[Stroke]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Network, inputs: Sequence[Input]) -> EncodedBatch:
@@ -110,63 +119,77 @@ class EncodedBatch:
         if look == 0:
             return network.backend.select(self.memory, inputs)
         if key not in self.memories:
-            strokes, view = [self.strokes[i] for i in inputs], VIEWS[max(look, 0)]
-            if look == OTHER_TRACING:
-                tracings = [self.tracing(i) for i in inputs]
-                strokes = condensed(tracings, network.checkpoint.config.ink_precision)
-            self.memories[key] = network.backend.encode(strokes, view)
+            self.trace(inputs if look == OTHER_TRACING else ())
+            strokes = self.tracings if look == OTHER_TRACING else self.strokes
+            view = VIEWS[max(look, 0)]
+            self.memories[key] = network.backend.encode([strokes[i] for i in inputs], view)
         return self.memories[key]
 
-    def tracing(self, number: int) -> tuple[Stroke, ...]:
-        """Another tracing of one of the inputs; nothing where there is none."""
-        if number not in self.tracings:
-            given = self.inputs[number]
-            self.tracings[number] = given.retraced or redrawn(given.ink.strokes)
-        return self.tracings[number]
+    def trace(self, inputs: Iterable[int]) -> None:
+        """Get another tracing of each of some inputs; nothing where there is none."""
+        network = self.network
+        todo = [i for i in inputs if i not in self.tracings]
+        precise = partial(other_tracing, precision=network.checkpoint.config.ink_precision)
+        some = [self.inputs[i] for i in todo]
+        shared = network.workers is not None and len(todo) > 1
+        run = network.workers.map if shared and network.workers is not None else map
+        found = run(precise, [i.ink.strokes for i in some], [i.retraced for i in some])
+        self.tracings.update(zip(todo, found, strict=True))
 
-    def is_doubtful(self, number: int, decoded: Decoded) -> bool:
-        """Whether an answer leaves so much doubt that another tracing should be looked at."""
-        most = DOUBT_ABOUT_PICTURE if self.inputs[number].retraced else DOUBT_ABOUT_INK
-        return bool(-hidden_log_probs(decoded.ids, decoded).sum() > most)
+    def doubt_about(self, decoded: Decoded) -> float:
+        """The log-prob that an answer lacks in the looks at it while it was hidden."""
+        return -float(decoded.looks.log_probs(decoded.ids).sum())
 
     def decode(
-        self, owners: np.ndarray, request: Request, *, views: int = 1, again: bool = True
+        self, owners: np.ndarray, request: Request, *, views: int = 1, auto: bool = False
     ) -> list[Decoded]:
         """Refine the request's canvases; `owners` (B,) name the input of each.
 
-        Where that leaves doubt about an input, all its canvases are refined `again` with another
+        Where that leaves doubt about an input, all its canvases are refined again with another
         tracing of it in view as well, unless `watch` or the deadline stopped it. The steps of that
-        count on behind those of the first look.
+        count on behind those of the first look. With `auto`, the first look takes one step only.
         """
-        began = time.perf_counter()
-        found = self._refine(owners, request, views)
-        if not again:
-            return found
+        began, steps = time.perf_counter(), 1 if auto else request.options.steps
+        stopped: set[int] = set()
+        first = _noting(request, steps, stopped)
+        sure = replace(request.options, sure=BOTH_SURE if auto else 0.0)
+        found = self.refine(owners, first, views)
         now = time.perf_counter()
         if request.deadline is not None and now + 2 * (now - began) > request.deadline:
             return found
         unsure = {
             int(owner)
-            for owner, decoded in zip(owners, found, strict=True)
-            if decoded.steps == request.options.steps and self.is_doubtful(int(owner), decoded)
+            for place, (owner, decoded) in enumerate(zip(owners, found, strict=True))
+            if decoded.steps == steps
+            and place not in stopped
+            and self.doubt_about(decoded) > (SURE if auto else self._most(int(owner)))
         }
-        unsure = {owner for owner in unsure if self.tracing(owner)}
-        doubtful = [place for place, owner in enumerate(owners) if int(owner) in unsure]
-        if not doubtful:
-            return found
-        onward = _onward(request, doubtful)
-        better = self._refine(owners[doubtful], onward, views, both_tracings=True)
-        for place, decoded in zip(doubtful, better, strict=True):
-            found[place] = decoded
+        self.trace(unsure)
+        traced = {owner for owner in unsure if self.tracings[owner]}
+        for some, both in ((traced, True), (unsure - traced, False)):
+            places = [place for place, owner in enumerate(owners) if int(owner) in some]
+            if places and (both or auto):
+                onward = _onward(replace(request, options=sure), places)
+                better = self.refine(owners[places], onward, views, both_tracings=both)
+                for place, decoded in zip(places, better, strict=True):
+                    found[place] = decoded
         return found
 
-    def _refine(
-        self, owners: np.ndarray, request: Request, views: int, *, both_tracings: bool = False
+    def _most(self, number: int) -> float:
+        """The doubt about one of the inputs that calls for a second look at it."""
+        return DOUBT_ABOUT_PICTURE if self.inputs[number].retraced else DOUBT_ABOUT_INK
+
+    def refine(
+        self, owners: np.ndarray, request: Request, views: int = 1, *, both_tracings: bool = False
     ) -> list[Decoded]:
+        """Refine canvases by one look, or by the mean of several; nothing is done again."""
         inputs, places = np.unique(owners, return_inverse=True)
         looks = [*range(views), OTHER_TRACING][: views + both_tracings]
         memories = [self.memory_of(look, inputs.tolist()) for look in looks]
         backend = self.network.backend
+        refined = backend.refine(memories, places, request)
+        if refined is not None:
+            return refined
 
         def predict(
             tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray
@@ -185,6 +208,19 @@ def mean_of(looks: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
     return [m - np.logaddexp.reduce(m, -1, keepdims=True) for m in means]
 
 
+def _noting(request: Request, steps: int, stopped: set[int]) -> Request:
+    """The same with so many steps, and with a note of the canvases that `watch` stops."""
+    watch = request.watch
+
+    def noting(step: int, canvas: int, ids: np.ndarray, masked: np.ndarray) -> bool:
+        done = bool(watch and watch(step, canvas, ids, masked))
+        stopped.update([canvas] * done)
+        return done
+
+    options = replace(request.options, steps=steps)
+    return replace(request, options=options, watch=None if watch is None else noting)
+
+
 def _onward(request: Request, places: Sequence[int]) -> Request:
     """The same for some of a request's canvases, whose steps count on."""
     constraints, watch = request.constraints, request.watch
@@ -200,6 +236,14 @@ def _onward(request: Request, places: Sequence[int]) -> Request:
     )
 
 
+def other_tracing(
+    strokes: Sequence[Stroke], retraced: Sequence[Stroke], precision: Precision
+) -> list[Stroke]:
+    """The other tracing of a picture, or of pen ink that is drawn on paper, at some precision."""
+    found = retraced or redrawn(strokes)
+    return condensed([found], precision)[0] if found else []
+
+
 def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:
     """What a tracing finds of strokes that are drawn on paper; nothing where it gives up."""
     from gryphone.photo.binarize import grown
@@ -211,37 +255,9 @@ def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:
         return ()
 
 
-def scale_on(canvas: Canvas, strokes: Sequence[Any]) -> Any:
-    """Pixels per unit of one ink on a canvas, as `raster.fit` has it; in its own number type."""
-    points = np.concatenate(strokes)
-    number = points.dtype.type
-    extent = np.ptp(points, axis=0)
-    longest = np.maximum(extent.max(), number(1e-12))
-    if canvas.kind == "square":
-        return number(canvas.side - 1) / longest
-    effective = np.maximum(extent, longest / number(canvas.max_aspect))
-    scale = number(canvas.side) / np.sqrt(effective.prod())
-    if canvas.kind == "stroke":
-        typical = np.maximum(number(typical_stroke(strokes)), longest / number(LONGEST_STROKES))
-        scale = np.minimum(scale, number(canvas.stroke) / typical)
-    return scale
-
-
 def on_paper(strokes: Sequence[Stroke]) -> np.ndarray:
-    """Strokes one pixel wide, (H, W) bool, as `raster.draw` draws them, but for one ink."""
-    lines = [stroke.astype(np.float32) for stroke in strokes]
-    points, scale = np.concatenate(lines), scale_on(PAPER, lines)
-    pixels = np.ptp(points, axis=0) * scale + 1
-    width, height = (np.ceil(pixels / PAPER.patch).clip(1) * PAPER.patch).astype(int)
-    ends = (points - points.min(0)) * scale + np.float32(0.5)
-    firsts = np.cumsum([0, *map(len, lines[:-1])])
-    starts = np.roll(ends, 1, axis=0)
-    starts[firsts] = ends[firsts]
-    steps = np.ceil(np.abs(ends - starts).max(1)).clip(1).astype(np.int64)
-    owner = np.repeat(np.arange(len(steps)), steps + 1)
-    k = np.arange(len(owner)) - (np.cumsum(steps + 1) - (steps + 1))[owner]
-    along = (k.astype(np.float32) / steps[owner].astype(np.float32))[:, None]
-    column, row = np.floor(starts[owner] + (ends - starts)[owner] * along).astype(int).T
-    sheet = np.zeros((height, width), dtype=bool)
-    sheet[row.clip(0, height - 1), column.clip(0, width - 1)] = True
+    """Strokes one pixel wide, (H, W) bool."""
+    row, column, _, shape = pixels_of(strokes, PAPER)
+    sheet = np.zeros(shape, dtype=bool)
+    sheet[row, column] = True
     return sheet

@@ -11,7 +11,8 @@ from typing import Any
 from gryphone.errors import ConfigError
 from gryphone.recognition.result import Result
 
-DEFAULT_STEPS = 10
+AUTO = "auto"
+AUTO_STEPS = 8  # where one step leaves doubt
 MOST_STEPS = 50  # what a deadline alone may use up
 MOST_SAMPLES = 256
 MOST_VIEWS = 5
@@ -39,7 +40,8 @@ class Step:
 class Ask:
     r"""How to recognise.
 
-    steps: refinement steps (10; up to 50 where only a deadline is given). deadline_ms: answer
+    steps: refinement steps; "auto", the default, takes one, and more where that leaves doubt (up to
+    50 where only a deadline is given, as many as fit). deadline_ms: answer
     within that time from the call on. seed: the same seed gives the same answer. n_best: how many
     alternatives to return; samples: independent decodes behind them (1, or 5 and more for n-best).
     lock: {position: symbol} to keep. hint: LaTeX with holes, `?` one symbol and `...` any run.
@@ -49,7 +51,7 @@ class Ask:
     views: looks at the ink, slightly turned and rescaled, whose predictions are averaged (1 to 5).
     """
 
-    steps: int | None = None
+    steps: int | str | None = None
     deadline_ms: float | None = None
     seed: int = 0
     n_best: int = 1
@@ -66,8 +68,11 @@ class Ask:
     method: str = "diffusion"
 
     def __post_init__(self) -> None:
+        if isinstance(self.steps, str) and self.steps != AUTO:
+            raise ConfigError(f"steps is {self.steps!r}; it must be a whole number or {AUTO!r}")
+        steps = None if self.steps == AUTO else self.steps
         for name, value, most in (
-            ("steps", self.steps, 1000),
+            ("steps", steps, 1000),
             ("n_best", self.n_best, MOST_SAMPLES),
             ("samples", self.samples, MOST_SAMPLES),
             ("views", self.views, MOST_VIEWS),
@@ -103,9 +108,14 @@ class Ask:
     @property
     def total_steps(self) -> int:
         """Refinement steps, the most that may be taken."""
-        if self.steps is not None:
-            return self.steps
-        return DEFAULT_STEPS if self.deadline_ms is None else MOST_STEPS
+        if self.steps is not None and not isinstance(self.steps, str):
+            return int(self.steps)
+        return AUTO_STEPS if self.auto else MOST_STEPS
+
+    @property
+    def auto(self) -> bool:
+        """Whether steps are taken only where there is doubt."""
+        return self.steps == AUTO or (self.steps is None and self.deadline_ms is None)
 
     @property
     def decodes(self) -> int:

@@ -42,7 +42,9 @@ class Outcomes:
     owner: np.ndarray  # (m,)
 
 
-def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes: int) -> Outcomes:
+def gather(
+    recognizer: Recognizer, samples: Sequence[Item], steps: int | str, decodes: int
+) -> Outcomes:
     """Read every sample with one and with several decodes; both kinds must be calibrated."""
     ask = Ask(steps=steps, samples=decodes)
     whole, right, symbols, symbol_right, owner = [], [], [], [], []
@@ -52,13 +54,13 @@ def gather(recognizer: Recognizer, samples: Sequence[Item], steps: int, decodes:
             group = [d for d in some if np.array_equal(d.ids, _winner(some))]
             seen = confidence.witnesses(group[0].ids, group, some)
             rows = [tuple(row) for row in group[0].ids.tolist()]
-            whole.append(confidence.whole_features(seen, len(group) / len(some)))
+            whole.append((seen[:, 0].sum(), len(group) / len(some)))
             right.append(rows == truth)
             symbols.append(confidence.symbol_features(seen))
             symbol_right.append(confidence.found_in(rows, truth))
             owner.append(np.full(len(rows), number))
     return Outcomes(
-        np.array(whole),
+        confidence.whole_features(*np.array(whole).T),
         np.array(right, dtype=float),
         np.concatenate(symbols),
         np.concatenate(symbol_right),

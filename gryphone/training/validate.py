@@ -32,7 +32,9 @@ def evaluate_store(
         memory = backend.encode_batch(store.batch(index).ink)
         keys = np.zeros(len(index), dtype=np.int64)
         request = Request(keys, options, len(tokenizer.vocabularies), MASK_ID, PAD_ID)
-        answers = sample(partial(backend.predict, memory), request)
+        answers = backend.refine([memory], np.arange(len(keys)), request)
+        if answers is None:
+            answers = sample(partial(backend.predict, memory), request)
         for i, answer in zip(index.tolist(), answers, strict=True):
             right[store.ids[i]] = " ".join(tokenizer.decode(answer.ids)) == store.labels[i]
     return right

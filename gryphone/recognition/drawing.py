@@ -1,0 +1,139 @@
+"""One ink on a canvas, in numpy: the same pixels and patches that `raster` draws in batches.
+
+A batch on a GPU is drawn there by `raster`; one ink is drawn sooner here than its kernels start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gryphone.config import Canvas
+from gryphone.ink import LONGEST_STROKES, Stroke, quantile_of
+from gryphone.recognition.backend import View
+
+_RING = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y])
+
+
+class Drawing(NamedTuple):
+    """The patches of one ink, and where its strokes are in them."""
+
+    pixels: np.ndarray  # (P, window²) uint8, the patch with its surroundings
+    position: np.ndarray  # (P, 2) int64, row and column in the patch grid
+    grid: tuple[int, int]  # its rows and columns
+    home: np.ndarray  # (M,) the patch that each inked pixel lies in
+    stroke: np.ndarray  # (M,) the stroke that inked it
+
+
+def drawing_of(
+    strokes: Sequence[Stroke],
+    canvas: Canvas,
+    view: View = View(),  # noqa: B008
+    dense: bool = False,
+) -> Drawing:
+    """Draw an ink and keep its inked patches (all of them with `dense`)."""
+    row, column, stroke, (height, width) = pixels_of(strokes, canvas, view)
+    patch, window, halo = canvas.patch, canvas.window, (canvas.window - canvas.patch) // 2
+    rows, columns = height // patch, width // patch
+    down, right = row // patch, column // patch
+    cell = down * columns + right
+    inked = np.full(rows * columns, dense)
+    inked[cell] = True
+    kept = np.flatnonzero(inked)
+    rank = np.where(inked, np.cumsum(inked) - 1, len(kept))
+    windows = np.zeros((len(kept) + 1) * window**2, dtype=np.uint8)
+    reach: list[tuple[Any, Any]] = [(0, 0)]
+    if halo:  # the windows of the three nearest patches hold a pixel too
+        step_down = np.where(row % patch < patch // 2, -1, 1)
+        step_right = np.where(column % patch < patch // 2, -1, 1)
+        reach += [(step_down, 0), (0, step_right), (step_down, step_right)]
+    for by_row, by_column in reach:
+        near_row, near_column = down + by_row, right + by_column
+        inside = (near_row >= 0) & (near_row < rows) & (near_column >= 0) & (near_column < columns)
+        owner = np.where(
+            inside, rank[np.where(inside, near_row * columns + near_column, 0)], len(kept)
+        )
+        y, x = row - near_row * patch + halo, column - near_column * patch + halo
+        windows[(owner * window + y) * window + x] = 1
+    return Drawing(
+        windows.reshape(-1, window**2)[:-1],
+        np.stack([kept // columns, kept % columns], 1),
+        (rows, columns),
+        rank[cell],
+        stroke,
+    )
+
+
+def pixels_of(
+    strokes: Sequence[Stroke],
+    canvas: Canvas,
+    view: View = View(),  # noqa: B008
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+    """Row, column and stroke (M,) of the inked pixels, and the canvas's height and width."""
+    points = np.concatenate(strokes).astype(np.float32)
+    if view.angle:
+        cos, sin = np.cos(view.angle), np.sin(view.angle)
+        points = points @ np.array([[cos, sin], [-sin, cos]], dtype=np.float32)
+    lengths = np.array([len(stroke) for stroke in strokes])
+    firsts = np.cumsum(lengths) - lengths
+    low, high = np.minimum.reduceat(points, firsts), np.maximum.reduceat(points, firsts)
+    corner, extent = low.min(0), high.max(0) - low.min(0)
+    scale = _scale(canvas, extent, (high - low).max(1), view.scale)
+    if canvas.kind == "square":
+        side = np.float32(canvas.side * view.scale)
+        shift, size = (side - extent * scale) / 2, np.full(2, side)
+    else:
+        shift, size = np.full(2, np.float32(0.5)), extent * scale + 1
+    width, height = (np.ceil(size / canvas.patch).clip(1) * canvas.patch).astype(int).tolist()
+    ends = (points - corner) * scale + shift
+    tiny = np.zeros(len(firsts), dtype=bool)
+    if canvas.dot:
+        low, high = np.minimum.reduceat(ends, firsts), np.maximum.reduceat(ends, firsts)
+        tiny = (high - low).max(1) < canvas.dot
+        of = np.repeat(np.arange(len(firsts)), lengths)
+        ends = np.where(tiny[of, None], ((low + high) / 2)[of], ends)
+    # The segment that ends in a point starts in the one before, or in itself: a stroke's first.
+    starts = np.roll(ends, 1, axis=0)
+    starts[firsts] = ends[firsts]
+    delta = ends - starts
+    steps = np.ceil(np.abs(delta).max(1)).clip(1).astype(np.int64)
+    owner = np.repeat(np.arange(len(steps)), steps + 1)
+    k = np.arange(len(owner)) - (np.cumsum(steps + 1) - (steps + 1))[owner]
+    along = (k.astype(np.float32) / steps[owner].astype(np.float32))[:, None]
+    xy = np.floor(starts[owner] + delta[owner] * along).astype(np.int64)
+    stroke = np.repeat(np.arange(len(firsts)), lengths)[owner]
+    if tiny.any():  # a dot's first pixel brings its eight neighbours
+        middle = xy[(np.cumsum(steps + 1) - (steps + 1))[firsts[tiny]]]
+        xy = np.concatenate([xy, (middle[:, None] + _RING).reshape(-1, 2)])
+        stroke = np.concatenate([stroke, np.repeat(np.flatnonzero(tiny), len(_RING))])
+    column, row = xy[:, 0].clip(0, width - 1), xy[:, 1].clip(0, height - 1)
+    return row, column, stroke, (height, width)
+
+
+def _scale(canvas: Canvas, extent: np.ndarray, sizes: np.ndarray, factor: float) -> Any:
+    """Pixels per unit, as `raster.fit` has it: in float32, for an ink whose strokes have sizes."""
+    number = np.float32
+    longest = np.maximum(extent.max(), number(1e-12))
+    if canvas.kind == "square":
+        return (number(canvas.side) * number(factor) - number(1)) / longest
+    effective = np.maximum(extent, longest / number(canvas.max_aspect))
+    # PyTorch divides a number by a tensor in these two steps.
+    scale = number(1) / np.sqrt(effective.prod()) * number(canvas.side)
+    if canvas.kind == "stroke":
+        typical = np.maximum(quantile_of(sizes), longest / number(LONGEST_STROKES))
+        return np.minimum(scale, number(canvas.stroke) * number(factor) / typical)
+    return scale * number(factor)
+
+
+def size_on(canvas: Canvas, boxes: tuple[np.ndarray, np.ndarray]) -> float:
+    """How large a typical stroke is drawn, as a share of its usual size; boxes (strokes, 2) each.
+
+    Less than one where so much was written that the canvas holds it only when it is shrunk, and
+    for dots.
+    """
+    low, high = (side.astype(np.float32) for side in boxes)
+    sizes = (high - low).max(1)
+    scale = _scale(canvas, high.max(0) - low.min(0), sizes, 1.0)
+    return float(quantile_of(sizes)) * float(scale) / canvas.stroke
