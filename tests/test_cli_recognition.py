@@ -75,6 +75,28 @@ def test_stdin_and_out(ink: str, weights: str, tmp_path: Path) -> None:
     assert out.read_text() == direct
 
 
+def test_a_minus_is_stdout(ink: str, weights: str, tmp_path: Path) -> None:
+    common = ("recognize", ink, "--weights", weights, "--steps", "2")
+    assert fine(*common, "--out", "-") == fine(*common)
+    folder = write_folder(tmp_path / "set", some(2))
+    evaluate = ("evaluate", str(folder), "--weights", weights, "--steps", "2", "--out", "-")
+    rows = fine(*evaluate).splitlines()
+    assert [len(row.split("\t")) for row in rows] == [3, 3]
+    assert isinstance(run(*evaluate, "--json").exception, ConfigError)
+    assert not Path("-").exists()
+
+
+def test_a_folder_or_pattern_with_one_file_is_like_one_with_many(
+    ink: str, weights: str, tmp_path: Path
+) -> None:
+    common = ("--weights", weights, "--steps", "2")
+    answer = fine("recognize", ink, *common)
+    for source in (str(Path(ink).parent), str(Path(ink).with_name("*.inkml"))):
+        assert fine("recognize", source, *common) == f"{ink}\t{answer}"
+        refused = run("recognize", source, *common, "--out", str(tmp_path / "r.txt"))
+        assert "choose a name with .jsonl" in str(refused.exception)
+
+
 def test_stdin_is_something_else_every_time(ink: str, weights: str, tmp_path: Path) -> None:
     common = ("recognize", "-", "--weights", weights, "--out", str(tmp_path / "r.jsonl"))
     codes = [run(*common, input=data).exit_code for data in (b"x", Path(ink).read_bytes()) * 2]
@@ -356,9 +378,12 @@ def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert facts["vocabulary"]["symbols"] == len(facts["symbols"])
     trained = load_model(weights).parameters()
     assert facts["parameters"] == sum(p.numel() for p in trained)
-    assert "version: " in fine("info", "--weights", weights)
+    screen = fine("info", "--weights", weights).splitlines()
+    assert screen[0].startswith("version: ")
+    assert len(screen) <= 20 and max(map(len, screen)) <= 200
     monkeypatch.setattr("gryphone.recognition.recognizer.WEIGHTS", tmp_path)
     assert "no default weights" in json.loads(fine("info", "--json"))["problem"]
+    assert "weights: none; this installation has no default weights" in fine("info")
 
 
 def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> None:

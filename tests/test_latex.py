@@ -86,6 +86,7 @@ def test_tree() -> None:
         (r"\xleftarrow[n]{fg}", r"\xleftarrow [ n ] { f g }"),
         (r"\|x\|+\Vert y\Vert+\left\lVert z\right\rVert", r"\| x \| + \| y \| + \| z \|"),
         ("αx₁²⁺¹ − Ω≤ε", r"\alpha x _ { 1 } ^ { 2 + 1 } - \Omega \leq \varepsilon"),
+        ("f′²", r"f ^ { \prime 2 }"),
         (r"\(x\) \[y\]", "x y"),
         (r"\begin{pmatrix}a\end{pmatrix}^T", r"( \begin{matrix} a \end{matrix} ) ^ { T }"),
         (r"\begin{Vmatrix}a&b\end{Vmatrix}", r"\| \begin{matrix} a & b \end{matrix} \|"),

@@ -179,10 +179,14 @@ def _each_line(read: Callable[[str], dict[str, Any]], as_json: bool) -> None:
         except (GryphoneError, UnicodeDecodeError) as error:
             wrong, data = True, {"error": f"line {number}: {_reason(error)}"}
             typer.echo(f"gryphone: {data['error']}", err=True)
-        typer.echo(json.dumps(data, ensure_ascii=False) if as_json else " ".join(data.get("tokens", ())))
+        typer.echo(
+            json.dumps(data, ensure_ascii=False) if as_json else " ".join(data.get("tokens", ()))
+        )
     if wrong:
         raise typer.Exit(2)
 
 
 def _reason(error: Exception) -> str:
-    return f"not UTF-8 ({error}); convert it" if isinstance(error, UnicodeDecodeError) else str(error)
+    return (
+        f"not UTF-8 ({error}); convert it" if isinstance(error, UnicodeDecodeError) else str(error)
+    )

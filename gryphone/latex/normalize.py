@@ -99,7 +99,8 @@ _FENCED: Mapping[str, Fences] = {
     "vmatrix": (("|",), ("|",)),
     "Vmatrix": ((r"\|",), (r"\|",)),
 }
-_MATRICES = _FENCED | {
+_MATRICES: Mapping[str, Fences] = {
+    **_FENCED,
     "matrix": ((), ()),
     "smallmatrix": ((), ()),
     "array": ((), ()),

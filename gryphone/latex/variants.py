@@ -22,16 +22,16 @@ _SCRIPTS = {"<super>": "^", "<sub>": "_"}  # as Unicode's decompositions call th
 # Each sign and its command, as renderers draw it.
 _SIGNS = {
     pair[0]: pair[1:]
-    for pair in r"""
-    α\alpha β\beta γ\gamma δ\delta ϵ\epsilon ε\varepsilon ζ\zeta η\eta θ\theta ϑ\vartheta ι\iota
-    κ\kappa λ\lambda μ\mu µ\mu ν\nu ξ\xi π\pi ϖ\varpi ρ\rho ϱ\varrho σ\sigma ς\varsigma τ\tau
-    υ\upsilon ϕ\phi φ\varphi χ\chi ψ\psi ω\omega Γ\Gamma Δ\Delta ∆\Delta Θ\Theta Λ\Lambda Ξ\Xi
-    Π\Pi Σ\Sigma Υ\Upsilon Φ\Phi Ψ\Psi Ω\Omega ∞\infty ∂\partial ∇\nabla ∑\sum ∏\prod ∫\int
-    −- ×\times ÷\div ±\pm ∓\mp ·\cdot ⋅\cdot ∘\circ ≤\leq ≥\geq ≠\neq ≈\approx ≡\equiv ∼\sim
-    ∝\propto ∈\in ∉\notin ⊂\subset ⊆\subseteq ∪\cup ∩\cap ∅\emptyset ∀\forall ∃\exists ¬\neg
-    ∧\wedge ∨\vee →\rightarrow ←\leftarrow ⇒\Rightarrow ⇔\Leftrightarrow …\ldots ⋯\cdots
-    ′\prime ‖\| ∥\parallel ⟨\langle ⟩\rangle
-    """.split()
+    for pair in words(
+        r"""α\alpha β\beta γ\gamma δ\delta ϵ\epsilon ε\varepsilon ζ\zeta η\eta θ\theta ϑ\vartheta
+        ι\iota κ\kappa λ\lambda μ\mu µ\mu ν\nu ξ\xi π\pi ϖ\varpi ρ\rho ϱ\varrho σ\sigma ς\varsigma
+        τ\tau υ\upsilon ϕ\phi φ\varphi χ\chi ψ\psi ω\omega Γ\Gamma Δ\Delta ∆\Delta Θ\Theta Λ\Lambda
+        Ξ\Xi Π\Pi Σ\Sigma Υ\Upsilon Φ\Phi Ψ\Psi Ω\Omega ∞\infty ∂\partial ∇\nabla ∑\sum ∏\prod
+        ∫\int −- ×\times ÷\div ±\pm ∓\mp ·\cdot ⋅\cdot ∘\circ ≤\leq ≥\geq ≠\neq ≈\approx ≡\equiv
+        ∼\sim ∝\propto ∈\in ∉\notin ⊂\subset ⊆\subseteq ∪\cup ∩\cap ∅\emptyset ∀\forall ∃\exists
+        ¬\neg ∧\wedge ∨\vee →\rightarrow ←\leftarrow ⇒\Rightarrow ⇔\Leftrightarrow …\ldots ⋯\cdots
+        ′' ‖\| ∥\parallel ⟨\langle ⟩\rangle"""
+    )
 }
 
 
@@ -45,8 +45,8 @@ def unified(tokens: list[Token]) -> list[Token]:
         if token.text in _COLOURS:
             at = _behind_colour(tokens, at + 1)
         elif token.text in UPRIGHT:
-            words, at = _upright(tokens, at)
-            plain += words
+            upright, at = _upright(tokens, at)
+            plain += upright
         elif not token.text.isascii():
             signs, at = _signs(tokens, at)
             plain += signs

@@ -162,8 +162,8 @@ class _Builder:
         """Cells side by side with their separators: CROHME has no relation for a grid."""
         if node.name in self.matrices:
             left, right = self.matrices[node.name]
-            signs = [*map(Symbol, left), Matrix("matrix", node.cells), *map(Symbol, right)]
-            return self.row(Row(tuple(signs)), parent, relation, font)
+            inner: list[Node] = [*map(Symbol, left), Matrix("matrix", node.cells)]
+            return self.row(Row((*inner, *map(Symbol, right))), parent, relation, font)
         at = self.add(f"\\begin{{{node.name}}}", parent, relation)
         last, how = at, "Inside"
         for row_index, cells in enumerate(node.cells):
