@@ -61,7 +61,7 @@ def recognize(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write here (- is stdout); .jsonl, .ndjson and .json are JSON Lines, and resumable."
+            help="Write here (- is stdout); .jsonl, .ndjson, .json are JSON Lines, and resumable."
         ),
     ] = None,
     weights: Weights = None,
