@@ -19,11 +19,14 @@ from typer.testing import CliRunner, Result
 
 from gryphone.checkpoint import load_model
 from gryphone.cli import evaluation, recognition
+from gryphone.cli.demo import BUNDLED
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
 from gryphone.recognition.batch import read_file
 from gryphone.recognition.recognizer import Recognizer, load
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -386,16 +389,25 @@ def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert "weights: none; this installation has no default weights" in fine("info")
 
 
-def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "count"), [([str(EXAMPLES)], 16), ([], 3)])
+def test_demo_reads_every_example_three_ways(
+    weights: str, tmp_path: Path, folder: list[str], count: int
+) -> None:
     out = tmp_path / "refinement.png"
-    text = fine("demo", "--weights", weights, "--out", str(out))
-    assert text.count(" of 16 right") == 3
+    text = fine("demo", *folder, "--weights", weights, "--out", str(out))
+    assert text.count(f" of {count} right") == 3
     assert "error" not in text
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
-    from gryphone.cli.demo import run as run_demo
+def test_bundled_examples_are_the_repositorys() -> None:
+    files = [path for path in BUNDLED.rglob("*") if path.is_file() and path.suffix != ".tsv"]
+    assert len(files) == 9
+    for path in files:
+        assert path.read_bytes() == (EXAMPLES / path.relative_to(BUNDLED)).read_bytes()
 
-    with pytest.raises(DataError, match="examples come with the repository"):
-        run_demo(load(weights), tmp_path / "x.png", lambda line: None, tmp_path)
+
+def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
+    result = run("demo", str(tmp_path), "--weights", weights, "--out", str(tmp_path / "x.png"))
+    assert isinstance(result.exception, DataError)
+    assert "give a folder such as examples/ of the repository" in str(result.exception)

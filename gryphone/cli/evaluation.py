@@ -177,7 +177,7 @@ def _facts(weights: Path | None) -> dict[str, Any]:
     import torch
 
     from gryphone import __version__
-    from gryphone.recognition.recognizer import WEIGHTS
+    from gryphone.checkpoint import WEIGHTS
 
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     facts: dict[str, Any] = {
@@ -206,13 +206,19 @@ def _facts(weights: Path | None) -> dict[str, Any]:
 
 
 def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Examples as in the repository's examples/; without it, three of them."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The picture of one refinement.")] = Path(
         "demo-refinement.png"
     ),
     weights: Weights = None,
 ) -> None:
     """Recognise the bundled examples, and draw how one of them is refined."""
-    from gryphone.cli.demo import run
+    from gryphone.cli.demo import BUNDLED, run
 
     check_writable(out)
-    run(load_weights(weights), out, typer.echo)
+    run(load_weights(weights), out, typer.echo, folder or BUNDLED)

@@ -237,8 +237,8 @@ def _to_results(
     names: list[Path], out: Path, ask: Any, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to a results file, with a progress bar; an unreadable file means exit code 2."""
+    from gryphone.checkpoint import WEIGHTS
     from gryphone.recognition.batch import fingerprint, run_batch
-    from gryphone.recognition.recognizer import WEIGHTS
 
     check_writable(out)
     with (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from gryphone.checkpoint import checkpoint_directory, read_checkpoint
+from gryphone.checkpoint import WEIGHTS, checkpoint_directory, read_checkpoint
 from gryphone.errors import CheckpointError, ConfigError
 from gryphone.ink import Ink
 from gryphone.reading.inputs import Input, read_input
@@ -20,8 +20,6 @@ from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask, Options
 from gryphone.recognition.result import Result
-
-WEIGHTS = Path(__file__).parents[1] / "weights"  # the default checkpoint, package data
 
 
 @dataclass(frozen=True)
