@@ -57,8 +57,9 @@ def _truths(folder: Path) -> dict[str, str]:
     try:
         lines = labels.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", error)
         raise DataError(
-            f"{labels}: cannot be read ({getattr(error, 'strerror', error)}); give a folder such as examples/ of the "
+            f"{labels}: cannot be read ({reason}); give a folder such as examples/ of the "
             "repository, or none"
         ) from error
     pairs = (line.partition("\t") for line in lines if line.strip())
