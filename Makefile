@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/gryphone demo
+	$(BIN)/gryphone demo examples
 
 test: $(READY)
 	$(BIN)/pytest

@@ -1,12 +1,15 @@
 r"""Draw the examples: our own pen strokes set as formulas, as ink, clean image and photo.
 
 `python examples/make.py` writes examples/ink/*.inkml, examples/clean/*.png and
-examples/photo/*.jpg, each with its truth. Nothing here comes from a data set.
+examples/photo/*.jpg, each with its truth, and puts copies of some into the package, for
+`gryphone demo` without a checkout. Nothing here comes from a data set.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,8 +19,10 @@ from PIL import Image, ImageDraw, ImageFilter
 sys.path.insert(0, str(Path(__file__).parent))
 from font import strokes_of
 
-from gryphone.ink import Ink, to_inkml
+from gryphone.cli.demo import BUNDLED, EXAMPLE_KINDS
+from gryphone.ink import Ink
 from gryphone.latex.tree import Command, Group, Row, Scripts, Symbol, parse
+from gryphone.reading.inkml import to_inkml
 
 HERE = Path(__file__).parent
 FORMULAS = {
@@ -38,6 +43,7 @@ FORMULAS = {
     "15-greek": r"\alpha^{2}-\beta^{3}=6",
     "16-nested": r"\frac{\sum_{i=1}^{n}x_{i}y_{i}}{1+\frac{a}{\sum_{i=1}^{n}x_{i}^{2}}}",
 }
+PACKAGED = ("08-integral", "11-fraction", "14-euler")
 WORDS = {r"\sin": "sin", r"\cos": "cos", r"\lim": "lim"}
 STACKED = (r"\sum", r"\lim")
 GAP = 0.14
@@ -204,18 +210,28 @@ def photo(strokes: Strokes, seed: int) -> Image.Image:
 
 
 def main() -> None:
-    """Write all examples."""
-    for kind in ("ink", "clean", "photo"):
+    """Write all examples, and copy some into the package."""
+    for kind in EXAMPLE_KINDS:
         (HERE / kind).mkdir(exist_ok=True)
-    labels = "".join(f"{name}\t{latex}\n" for name, latex in FORMULAS.items())
     for seed, (name, latex) in enumerate(FORMULAS.items()):
         strokes = Hand(seed).write(latex)
         ink = Ink(tuple(s.round(2) for s in strokes), label=latex, id=name)
         (HERE / "ink" / f"{name}.inkml").write_text(to_inkml(ink), encoding="utf-8")
         clean(strokes).quantize(16).save(HERE / "clean" / f"{name}.png", optimize=True)
         photo(strokes, seed).save(HERE / "photo" / f"{name}.jpg", quality=70)
-    for kind in ("clean", "photo"):
-        (HERE / kind / "labels.tsv").write_text(labels, encoding="utf-8")
+    for folder in (HERE / "clean", HERE / "photo"):
+        write_labels(folder, FORMULAS)
+    for kind, ending in EXAMPLE_KINDS.items():
+        (BUNDLED / kind).mkdir(parents=True, exist_ok=True)
+        for name in PACKAGED:
+            shutil.copyfile(HERE / kind / f"{name}{ending}", BUNDLED / kind / f"{name}{ending}")
+    write_labels(BUNDLED / "clean", PACKAGED)
+
+
+def write_labels(folder: Path, names: Iterable[str]) -> None:
+    """The truths of some formulas, as `gryphone evaluate` reads them."""
+    text = "".join(f"{name}\t{FORMULAS[name]}\n" for name in names)
+    (folder / "labels.tsv").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

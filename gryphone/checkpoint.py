@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from gryphone.model import GryphOne
 
+WEIGHTS = Path(__file__).parent / "weights"  # the default checkpoint, package data
 FORMAT, VERSION = "gryphone-checkpoint", 1
 SHARD_BYTES = 15 * 2**20
 SCALE = ":scale"  # suffix of a quantised matrix's scales
@@ -151,7 +152,12 @@ def _shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
 
 
 def checkpoint_directory(path: Path) -> Path:
-    """The directory of a checkpoint that is named by itself or by its run's folder."""
+    """The directory of a checkpoint that is named by itself or by its run's folder.
+
+    `default` names the package's own weights, unless there is a folder of that name.
+    """
+    if path == Path("default") and not path.exists():
+        return WEIGHTS
     inside = path / "checkpoint"
     named_by_run = not (path / "config.json").exists() and (inside / "config.json").exists()
     return inside if named_by_run else path

@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from gryphone.checkpoint import (
+    WEIGHTS,
     checkpoint_directory,
     dequantize,
     load_model,
@@ -100,6 +101,24 @@ def test_a_release_carries_the_facts_it_is_given(tmp_path: Path) -> None:
     facts = read_checkpoint(tmp_path / "weights").facts
     assert facts == {"convention": "crohme", "metrics": {"valid": {"em": 12.5}}}
     assert size < sum(p.stat().st_size for p in (tmp_path / "run").iterdir())
+
+
+def test_the_projects_weights_are_released_with_their_licence(tmp_path: Path) -> None:
+    save(tmp_path / "run")
+    for _ in range(2):  # the second replaces the first
+        release([tmp_path / "run"], tmp_path / "out", {}, LICENCE)
+        assert (tmp_path / "out" / "LICENSE").read_text() == (WEIGHTS / "LICENSE").read_text()
+    release([tmp_path / "run"], tmp_path / "mine", {}, "my own")
+    assert not (tmp_path / "mine" / "LICENSE").exists()
+
+
+def test_default_is_the_package_unless_there_is_such_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_directory(Path("default")) == WEIGHTS
+    save(tmp_path / "default")
+    assert checkpoint_directory(Path("default")) == Path("default")
 
 
 @pytest.mark.parametrize(

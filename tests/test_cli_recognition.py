@@ -19,11 +19,14 @@ from typer.testing import CliRunner, Result
 
 from gryphone.checkpoint import load_model
 from gryphone.cli import evaluation, recognition
+from gryphone.cli.demo import BUNDLED
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
 from gryphone.recognition.batch import read_file
 from gryphone.recognition.recognizer import Recognizer, load
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,28 @@ def test_stdin_and_out(ink: str, weights: str, tmp_path: Path) -> None:
     assert piped == direct
     assert fine("recognize", ink, "--weights", weights, "--out", str(out)) == ""
     assert out.read_text() == direct
+
+
+def test_a_minus_is_stdout(ink: str, weights: str, tmp_path: Path) -> None:
+    common = ("recognize", ink, "--weights", weights, "--steps", "2")
+    assert fine(*common, "--out", "-") == fine(*common)
+    folder = write_folder(tmp_path / "set", some(2))
+    evaluate = ("evaluate", str(folder), "--weights", weights, "--steps", "2", "--out", "-")
+    rows = fine(*evaluate).splitlines()
+    assert [len(row.split("\t")) for row in rows] == [3, 3]
+    assert isinstance(run(*evaluate, "--json").exception, ConfigError)
+    assert not Path("-").exists()
+
+
+def test_a_folder_or_pattern_with_one_file_is_like_one_with_many(
+    ink: str, weights: str, tmp_path: Path
+) -> None:
+    common = ("--weights", weights, "--steps", "2")
+    answer = fine("recognize", ink, *common)
+    for source in (str(Path(ink).parent), str(Path(ink).with_name("*.inkml"))):
+        assert fine("recognize", source, *common) == f"{ink}\t{answer}"
+        refused = run("recognize", source, *common, "--out", str(tmp_path / "r.txt"))
+        assert "choose a name with .jsonl" in str(refused.exception)
 
 
 def test_stdin_is_something_else_every_time(ink: str, weights: str, tmp_path: Path) -> None:
@@ -356,21 +381,33 @@ def test_info(weights: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert facts["vocabulary"]["symbols"] == len(facts["symbols"])
     trained = load_model(weights).parameters()
     assert facts["parameters"] == sum(p.numel() for p in trained)
-    assert "version: " in fine("info", "--weights", weights)
+    screen = fine("info", "--weights", weights).splitlines()
+    assert screen[0].startswith("version: ")
+    assert len(screen) <= 20 and max(map(len, screen)) <= 200
     monkeypatch.setattr("gryphone.recognition.recognizer.WEIGHTS", tmp_path)
     assert "no default weights" in json.loads(fine("info", "--json"))["problem"]
+    assert "weights: none; this installation has no default weights" in fine("info")
 
 
-def test_demo_reads_every_example_three_ways(weights: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "count"), [([str(EXAMPLES)], 16), ([], 3)])
+def test_demo_reads_every_example_three_ways(
+    weights: str, tmp_path: Path, folder: list[str], count: int
+) -> None:
     out = tmp_path / "refinement.png"
-    text = fine("demo", "--weights", weights, "--out", str(out))
-    assert text.count(" of 16 right") == 3
+    text = fine("demo", *folder, "--weights", weights, "--out", str(out))
+    assert text.count(f" of {count} right") == 3
     assert "error" not in text
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
-    from gryphone.cli.demo import run as run_demo
+def test_bundled_examples_are_the_repositorys() -> None:
+    files = [path for path in BUNDLED.rglob("*") if path.is_file() and path.suffix != ".tsv"]
+    assert len(files) == 9
+    for path in files:
+        assert path.read_bytes() == (EXAMPLES / path.relative_to(BUNDLED)).read_bytes()
 
-    with pytest.raises(DataError, match="examples come with the repository"):
-        run_demo(load(weights), tmp_path / "x.png", lambda line: None, tmp_path)
+
+def test_demo_without_examples(weights: str, tmp_path: Path) -> None:
+    result = run("demo", str(tmp_path), "--weights", weights, "--out", str(tmp_path / "x.png"))
+    assert isinstance(result.exception, DataError)
+    assert "give a folder such as examples/ of the repository" in str(result.exception)

@@ -1,6 +1,7 @@
 """Commands on text, through a small app."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from gryphone.cli.text import register
-from gryphone.errors import DataError
+from gryphone.errors import GryphoneError
 from gryphone.latex.lexer import tokenize
 
 RUNNER = CliRunner()
@@ -64,9 +65,8 @@ def test_tokenize_prints_streams(app: typer.Typer) -> None:
     ("arguments", "text", "message"),
     [
         (["normalize"], "x\n\\frac{1}\n", r"line 2: \\frac lacks an argument \(at character 8\)"),
-        (["normalize", "--convention", "x"], "x", "convention 'x' is unknown"),
+        (["normalize"], b"x\n\xff\n", r"line 2: not UTF-8 .*; convert it"),
         (["tokenize"], "x\ny\x00\n", "line 2: character"),
-        (["tokenize", "--scheme", "bpe"], "", "unknown scheme 'bpe'"),
         (["detokenize"], "x\n", "line 1: not JSON"),
         (["detokenize"], "[" * 100_000, "line 1: not JSON"),
         (["detokenize"], "[1]\n", "line 1: not a JSON object"),
@@ -77,43 +77,73 @@ def test_tokenize_prints_streams(app: typer.Typer) -> None:
             '{"scheme": "sat", "symbols": ["x"], "modifiers": []}',
             "differ in length",
         ),
-        (["score", "absent.tsv"], "", "absent.tsv: cannot be read"),
     ],
 )
 def test_errors_name_the_line(
-    app: typer.Typer, arguments: list[str], text: str, message: str
+    app: typer.Typer, arguments: list[str], text: str | bytes, message: str
 ) -> None:
-    with pytest.raises(DataError, match=message):
-        RUNNER.invoke(app, arguments, input=text, catch_exceptions=False)
+    result = RUNNER.invoke(app, arguments, input=text, catch_exceptions=False)
+    assert result.exit_code == 2
+    assert re.search(f"^gryphone: .*{message}", result.stderr)
+
+
+def test_a_bad_line_does_not_end_the_others(app: typer.Typer) -> None:
+    text = "x^2\n\\frac{1}\n\ny\n}\nz"
+    result = RUNNER.invoke(app, ["normalize"], input=text, catch_exceptions=False)
+    assert result.stdout.split("\n") == ["x ^ { 2 }", "", "", "y", "", "z", ""]
+    assert result.stderr.count("gryphone: line ") == 2
+    assert result.exit_code == 2
+    result = RUNNER.invoke(app, ["normalize", "--json"], input=text, catch_exceptions=False)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [list(row) for row in rows[:3]] == [["tokens"], ["error"], ["tokens"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["normalize", "--convention", "x"], "convention 'x' is unknown"),
+        (["tokenize", "--scheme", "bpe"], "unknown scheme 'bpe'"),
+        (["score", "absent.tsv"], "absent.tsv: cannot be read"),
+    ],
+)
+def test_wrong_options_are_errors(app: typer.Typer, arguments: list[str], message: str) -> None:
+    with pytest.raises(GryphoneError, match=message):
+        RUNNER.invoke(app, arguments, catch_exceptions=False)
 
 
 def test_score(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "s.tsv"
     file.write_text("a\tx ^ { 2 }\tx ^ 2\nb\ty\ty\nc\tz\t\n")
-    report = json.loads(run(app, "score", str(file), "--json", "--convention", "crohme"))
+    report = json.loads(run(app, "score", str(file), "--json"))
     assert {"count", "em", "le1", "le2", "le3", "cer", "ser"} <= report.keys()
-    assert (report["count"], round(report["em"], 4)) == (3, 33.3333)
-    assert round(report["normalized"]["em"], 4) == 66.6667
+    assert (report["count"], round(report["em"], 4)) == (3, 66.6667)  # as `evaluate` counts
+    assert report["convention"] == "crohme"
+    assert report["normalized"]["em"] == report["em"]
+    assert round(report["raw"]["em"], 4) == 33.3333
     assert report["problems"] == [{"id": "c", "reason": "no prediction"}]
-    assert "normalized" not in json.loads(run(app, "score", str(file), "--json"))
+    plain = json.loads(run(app, "score", str(file), "--json", "--convention", "none"))
+    assert "normalized" not in plain
+    assert plain["em"] == report["raw"]["em"]
 
 
 def test_score_table(app: typer.Typer, tmp_path: Path) -> None:
     file = tmp_path / "s.tsv"
     file.write_text("a\tx\tx\nb\ty\t\n")
-    result = RUNNER.invoke(app, ["score", str(file), "--convention", "crohme"])
+    result = RUNNER.invoke(app, ["score", str(file)])
     assert result.exit_code == 0
     assert "50.0000" in result.stdout
-    assert "as given" in result.stdout
+    assert "as given" in result.stdout and "crohme" in result.stdout
     assert "b: no prediction" in result.stderr
     assert "(" not in run(app, "score", str(file), "--draws", "0").split("EM")[1]
 
 
 def test_compare(app: typer.Typer, tmp_path: Path) -> None:
     a, b = tmp_path / "a.tsv", tmp_path / "b.tsv"
-    a.write_text("1\tx\tx\n2\ty\tx\n")
-    b.write_text("1\tx\tx\n2\ty\ty\n")
+    a.write_text("1\tx\tx\n2\ty ^ { 2 }\tx\n")
+    b.write_text("1\tx\tx\n2\ty ^ { 2 }\ty ^ 2\n")
+    assert "+0.00" in run(app, "compare", str(a), str(b), "--convention", "none").split("≤1")[0]
     text = run(app, "compare", str(a), str(b))
+    assert "spelt as in crohme (--convention none: as given)" in text
     assert "+50.00" in text and "only in A 0, only in B 1; p = 1 (" in text
     report = json.loads(run(app, "compare", str(a), str(b), "--json", "--draws", "0"))
     assert (report["a"]["em"], report["b"]["em"], report["intervals"]) == (50, 100, {})

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gryphone
-from gryphone.checkpoint import read_checkpoint
+from gryphone.checkpoint import WEIGHTS, read_checkpoint
 from gryphone.errors import ConfigError
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.constraints import apply_lock, blank
 from gryphone.recognition.grammar import Grammar
-from gryphone.recognition.recognizer import WEIGHTS
 from gryphone.tokens import (
     EMPTY,
     MASK_ID,

@@ -153,3 +153,11 @@ def test_truths_agree_with_lg_files(name: str, count: int, agree: int) -> None:
         except GryphoneError:
             continue
     assert (len(graphs), same) == (count, agree)
+
+
+def test_graphs_do_not_tell_spellings_apart() -> None:
+    matrix = r"\begin{matrix}a\\b\end{matrix}"
+    fenced = matrix.replace("matrix", "bmatrix") + "^2"
+    assert graph_of_latex(fenced) == graph_of_latex(f"[{matrix}]^2")
+    arrow = graph_of_latex(r"\xrightarrow[b]{a}c").paths()
+    assert arrow == {"": r"\xrightarrow", "/Below": "b", "/Above": "a", "/Right": "c"}

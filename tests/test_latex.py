@@ -77,6 +77,19 @@ def test_tree() -> None:
         (r"a \over b", r"\frac { a } { b }"),
         (r"a \atop b", r"\substack { a \\ b }"),
         (r"\sqrt[{}]{x}", r"\sqrt { x }"),
+        (r"\mathrm{sin}x+\text{ lim }_n{\rm max}", r"\sin x + \lim _ { n } \max"),
+        (r"\mathrm{since}\mbox{Pr}\mathit{m}ax", "s i n c e P r m a x"),
+        (r"\operatorname*{argmax}_x\operatorname*{lim}", r"a r g m a x _ { x } \lim"),
+        (r"\color{red}{x}+\textcolor[rgb]{1,0,0}{y^2}", "x + y ^ { 2 }"),
+        (r"{\color{blue} a}b", "a b"),
+        (r"a\xrightarrow{f}b", r"a \xrightarrow { f } b"),
+        (r"\xleftarrow[n]{fg}", r"\xleftarrow [ n ] { f g }"),
+        (r"\|x\|+\Vert y\Vert+\left\lVert z\right\rVert", r"\| x \| + \| y \| + \| z \|"),
+        ("αx₁²⁺¹ − Ω≤ε", r"\alpha x _ { 1 } ^ { 2 + 1 } - \Omega \leq \varepsilon"),
+        ("f′²", r"f ^ { \prime 2 }"),
+        (r"\(x\) \[y\]", "x y"),
+        (r"\begin{pmatrix}a\end{pmatrix}^T", r"( \begin{matrix} a \end{matrix} ) ^ { T }"),
+        (r"\begin{Vmatrix}a&b\end{Vmatrix}", r"\| \begin{matrix} a & b \end{matrix} \|"),
         (r"", ""),
     ],
 )
@@ -115,10 +128,13 @@ def test_unknown_convention_names_the_known() -> None:
         normalize("x", "im2latex")
 
 
-def test_errors_keep_the_position_in_the_source() -> None:
+@pytest.mark.parametrize(
+    ("source", "position"), [(r"$ \left( x }$", 11), (r"\color{red}α² }", 14), (r"\color{x", 6)]
+)
+def test_errors_keep_the_position_in_the_source(source: str, position: int) -> None:
     with pytest.raises(LatexError) as caught:
-        normalize(r"$ \left( x }$")
-    assert caught.value.position == 11
+        normalize(source)
+    assert caught.value.position == position
 
 
 @pytest.mark.parametrize(
@@ -151,6 +167,8 @@ def test_valid(source: str) -> None:
         (r"\frac{1}", "lacks an argument"),
         (r"\sqrt", "lacks an argument"),
         (r"\sqrt[3", "never closed"),
+        (r"\xrightarrow[3", r"\\xrightarrow\[ is never closed"),
+        (r"a\xrightarrow", "lacks an argument"),
         (r"x^", "needs a script"),
         (r"x^^2", "needs a script"),
         (r"x^1^2", "double superscript"),

@@ -20,9 +20,16 @@ import torch
 import typer
 import yaml
 from inkmaker import made_up_store, write_inks
+from PIL import Image
 from typer.testing import CliRunner
 
-from gryphone.checkpoint import load_model, read_checkpoint, read_description, read_tensors
+from gryphone.checkpoint import (
+    WEIGHTS,
+    load_model,
+    read_checkpoint,
+    read_description,
+    read_tensors,
+)
 from gryphone.cli.training import register
 from gryphone.config import PRESETS, Canvas, ModelConfig, Precision
 from gryphone.data.datasets import read_dataset
@@ -31,7 +38,6 @@ from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
 from gryphone.model import GryphOne
-from gryphone.recognition.recognizer import WEIGHTS
 from gryphone.tokens import build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import (
@@ -208,7 +214,7 @@ def test_an_interrupted_run_is_saved_and_goes_on(
     init = tmp_path / "runs" / "run"
     train(settings, init=init, report=lines.append)
     unused = f"; --init {init} is for new runs, and not used"
-    assert lines[1] == f"resuming {state.parent} at step 3{unused}"
+    assert f"resuming {state.parent} at step 3{unused}" in lines
     # In the middle of a step it is finished, but not logged.
     logged = [r["step"] for r in rows(state.parent / "log.csv")]
     assert logged == [str(n) for n in range(1, 7) if not (mid_step and n == 3)]
@@ -708,5 +714,31 @@ def test_bad_training_data_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         train(config(tmp_path, sources=(SourceConfig(str(tmp_path / "no")),)), **QUIET)
     (tmp_path / "inks" / "broken.inkml").write_text("<ink>")
-    with pytest.raises(DataError, match=r"1 samples cannot be used, the first is .*broken"):
+    command = f"`gryphone data pack {tmp_path}/inks --out {tmp_path}/inks.parquet` lists them"
+    unusable = rf"1 samples cannot be used, the first is .*broken.*: {command}"
+    with pytest.raises(DataError, match=unusable):
         train(config(tmp_path), **QUIET)
+
+
+def test_a_folder_of_pictures_names_the_command_that_packs_it(tmp_path: Path) -> None:
+    (tmp_path / "my photos").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "my photos" / "a.png")
+    (tmp_path / "my photos" / "labels.tsv").write_text("a\tx\n")
+    folder = f"{tmp_path}/my photos"
+    command = f"gryphone data pack '{folder}' --out '{folder}.parquet'"
+    with pytest.raises(DataError, match=f"holds pictures, .*: run `{command}`"):
+        train(config(tmp_path, sources=(SourceConfig(folder),)), **QUIET)
+
+
+def test_a_run_says_at_once_what_it_does(tmp_path: Path) -> None:
+    lines: list[str] = []
+    train(config(tmp_path, steps=3, batch=4), report=lines.append)
+    device, packing, inks, sizes, first, *_ = lines
+    folder = tmp_path / "inks"
+    assert device == "1 process on cpu, precision no"
+    assert packing.startswith(f"{folder}: is packed for this run alone; `gryphone data pack ")
+    assert inks == f"{folder}: 64 inks"
+    assert re.fullmatch(r"0\.\d million parameters, \d+ symbols and .*; 4 samples a step", sizes)
+    assert re.match(r"step 1  minutes .*  loss \d", first)
+    logged = [row["step"] for row in rows(tmp_path / "runs" / "run" / "log.csv")]
+    assert logged == ["3"]  # what is said between two logs is not logged

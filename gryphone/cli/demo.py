@@ -12,14 +12,13 @@ from gryphone.latex.normalize import normalize
 from gryphone.recognition.question import Step
 from gryphone.recognition.recognizer import Recognizer
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+BUNDLED = Path(__file__).parent / "examples"  # some of the repository's, in every installation
 EXAMPLE_KINDS = {"ink": ".inkml", "clean": ".png", "photo": ".jpg"}
-PICTURED = "16-nested"
 CELL, LINE, MARGIN = 58, 46, 24
 
 
 def run(
-    recognizer: Recognizer, out: Path, echo: Callable[[str], None], folder: Path = EXAMPLES
+    recognizer: Recognizer, out: Path, echo: Callable[[str], None], folder: Path = BUNDLED
 ) -> dict[str, tuple[int, int]]:
     """Read every example as ink, image and photo; (right, all) of each kind."""
     truths = _truths(folder)
@@ -43,11 +42,12 @@ def run(
                 echo(f"         read as              {result.latex}")
         tally[kind] = (right, len(truths))
     echo("\n" + ", ".join(f"{kind}: {a} of {b} right" for kind, (a, b) in tally.items()))
-    encoded = recognizer.encode(folder / "ink" / f"{PICTURED}.inkml")
+    longest = max(truths, key=lambda name: len(truths[name]))
+    encoded = recognizer.encode(folder / "ink" / f"{longest}.inkml")
     steps: list[Step] = []
     encoded.decode(on_step=steps.append)
     draw_refinement(encoded.ink, steps, out)
-    echo(f"refinement of {PICTURED}: {out}")
+    echo(f"refinement of {longest}: {out}")
     return tally
 
 
@@ -56,13 +56,17 @@ def _truths(folder: Path) -> dict[str, str]:
     labels = folder / "clean" / "labels.tsv"
     try:
         lines = labels.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", error)
         raise DataError(
-            f"{labels}: {error.strerror or error}; the examples come with the repository, "
-            "and `python examples/make.py` draws them again"
+            f"{labels}: cannot be read ({reason}); give a folder such as examples/ of the "
+            "repository, or none"
         ) from error
     pairs = (line.partition("\t") for line in lines if line.strip())
-    return {name: truth for name, _, truth in pairs}
+    truths = {name: truth for name, _, truth in pairs}
+    if not truths:
+        raise DataError(f"{labels}: names no example; write lines of name<TAB>LaTeX")
+    return truths
 
 
 def draw_refinement(ink: Ink, steps: Sequence[Step], out: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from gryphone.cli.options import RATE_TITLES, AsJson
 from gryphone.cli.recognition import (
+    STDOUT,
     Device,
     Seed,
     Views,
@@ -18,7 +20,7 @@ from gryphone.cli.recognition import (
     load_weights,
     progress_bar,
 )
-from gryphone.errors import DataError, GryphoneError
+from gryphone.errors import ConfigError, DataError, GryphoneError
 
 if TYPE_CHECKING:
     from gryphone.scoring.evaluate import Evaluation
@@ -47,7 +49,9 @@ def evaluate(
     convention: Annotated[
         str | None, typer.Option(help="Spelling of the normalised score (the weights' own).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write id, truth, prediction as .tsv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write id, truth, prediction as .tsv; - is stdout.")
+    ] = None,
     as_json: AsJson = False,
     weights: Weights = None,
     device: Device = "cpu",
@@ -58,7 +62,9 @@ def evaluate(
     for path in dataset:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder")
-    if out is not None:
+    if as_json and out == STDOUT:
+        raise ConfigError("--json and --out - would both write to stdout; choose one of them")
+    if out is not None and out != STDOUT:
         check_writable(out)
     recognizer = load_weights(weights, device)
     with progress_bar("reading", limit) as update:
@@ -77,13 +83,13 @@ def evaluate(
     if out is not None:
         rows = ((s.id, s.truth, s.prediction or "") for s in report.predictions)
         clean = ("\t".join(" ".join(field.split()) for field in row) for row in rows)
-        emit("\n".join(clean), out)
+        emit("\n".join(clean), None if out == STDOUT else out)
     if lg is not None:
         _print_graph_truths(report)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), indent=2, ensure_ascii=False))
     else:
-        _print_evaluation(report)
+        _print_evaluation(report, on_stderr=out == STDOUT)
 
 
 def _print_graph_truths(report: "Evaluation") -> None:
@@ -101,7 +107,7 @@ def _print_graph_truths(report: "Evaluation") -> None:
     )
 
 
-def _print_evaluation(report: "Evaluation") -> None:
+def _print_evaluation(report: "Evaluation", on_stderr: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -116,13 +122,14 @@ def _print_evaluation(report: "Evaluation") -> None:
     for name, shown in RATE_TITLES.items():
         cells = [_interval(scores, name) for scores in (given, normalized)]
         table.add_row(shown, *cells, f"{graphs[name]:.2f}" if name in graphs else "")
-    Console().print(table)
+    Console(stderr=on_stderr).print(table)
     if len(report.given) > 1:
         mean = report.runs()
         em, exact = mean["em"], mean["graph"]["exact"]
         typer.echo(
             f"{mean['count']} runs: EM {em['mean']:.2f} ± {em['sd']:.2f}, "
-            f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)"
+            f"graph {exact['mean']:.2f} ± {exact['sd']:.2f} (mean, standard deviation)",
+            err=on_stderr,
         )
     known = {problem.id for problem in report.unreadable}
     others = (problem for problem in normalized.problems if problem.id not in known)
@@ -141,19 +148,36 @@ def info(weights: Weights = None, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    for name, value in facts.items():
-        if isinstance(value, list):
-            value = " ".join(str(v) for v in value)
-        elif isinstance(value, dict):
-            value = json.dumps(value, ensure_ascii=False)
-        typer.echo(f"{name.replace('_', ' ')}: {value}")
+    typer.echo("\n".join(_on_one_screen(facts)))
+
+
+def _on_one_screen(facts: dict[str, Any]) -> Iterator[str]:
+    """What a person wants to know, a line each."""
+    yield f"version: {facts['version']}, Python {facts['python']}, PyTorch {facts['torch']}"
+    yield f"devices: {', '.join(facts['devices'])}"
+    if facts["weights"] is None:
+        yield f"weights: none; {facts['problem']}"
+        return
+    own = facts["facts"]
+    sizes = ", ".join(f"{count} {name}" for name, count in facts["vocabulary"].items())
+    millions = facts["parameters"] / 1e6
+    yield f"weights: {facts['weights']}"
+    yield f"model: {own.get('name', 'nameless')}, {millions:.1f} million parameters"
+    yield f"vocabulary: {sizes}, spelt as in {own.get('convention', 'crohme')}"
+    yield f"licence: {own.get('licence', 'not stated')}"
+    for text in own.get("data", ()):
+        yield f"trained on: {text}"
+    for name, rates in own.get("metrics", {}).items():
+        if isinstance(rates, dict) and "em" in rates:
+            yield f"{name}: EM {rates['em']:.1f} % of {rates.get('count', '?')} samples"
+    yield "the rest, all symbols among it: gryphone info --json"
 
 
 def _facts(weights: Path | None) -> dict[str, Any]:
     import torch
 
     from gryphone import __version__
-    from gryphone.recognition.recognizer import WEIGHTS
+    from gryphone.checkpoint import WEIGHTS
 
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     facts: dict[str, Any] = {
@@ -182,13 +206,19 @@ def _facts(weights: Path | None) -> dict[str, Any]:
 
 
 def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Examples as in the repository's examples/; without it, three of them."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The picture of one refinement.")] = Path(
         "demo-refinement.png"
     ),
     weights: Weights = None,
 ) -> None:
     """Recognise the bundled examples, and draw how one of them is refined."""
-    from gryphone.cli.demo import run
+    from gryphone.cli.demo import BUNDLED, run
 
     check_writable(out)
-    run(load_weights(weights), out, typer.echo)
+    run(load_weights(weights), out, typer.echo, folder or BUNDLED)

@@ -29,6 +29,7 @@ Views = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 
 LINES = (".jsonl", ".ndjson", ".json")  # names of a results file
+STDOUT = Path("-")
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # Unicode's controls, lone surrogates, line ends
 SPEAK = 60  # seconds between two lines of progress where there is no terminal
 
@@ -59,7 +60,9 @@ def recognize(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write here; .jsonl (or .ndjson, .json) is JSON Lines, and resumable."),
+        typer.Option(
+            help="Write here (- is stdout); .jsonl, .ndjson, .json are JSON Lines, and resumable."
+        ),
     ] = None,
     weights: Weights = None,
     device: Device = "cpu",
@@ -74,8 +77,10 @@ def recognize(
     allowed: Annotated[str | None, typer.Option(help="The only symbols to use.")] = None,
     views: Views = 1,
 ) -> None:
-    """Read handwritten formulas: one answer for each file."""
+    """Read handwritten formulas: one answer for each file, with its name unless one was named."""
     from gryphone.recognition.question import Ask
+
+    out = None if out == STDOUT else out
 
     ask = Ask(
         steps=steps,
@@ -88,7 +93,8 @@ def recognize(
         views=views,
     )
     names = _inputs(files, out)
-    many = len(names) > 1 or any(Path(f).is_dir() for f in files)
+    # A folder or pattern that holds one file today holds two tomorrow: its name is printed, too.
+    many = names != [Path(file) for file in files] or len(names) > 1
     if out is not None:
         _check_out(out, many)
     if out is not None and (many or out.suffix.lower() in LINES):
@@ -231,8 +237,8 @@ def _to_results(
     names: list[Path], out: Path, ask: Any, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to a results file, with a progress bar; an unreadable file means exit code 2."""
+    from gryphone.checkpoint import WEIGHTS
     from gryphone.recognition.batch import fingerprint, run_batch
-    from gryphone.recognition.recognizer import WEIGHTS
 
     check_writable(out)
     with (

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +13,16 @@ from gryphone.cli.options import RATE_TITLES, AsJson
 from gryphone.errors import DataError, GryphoneError
 from gryphone.latex.lexer import tokenize as lex
 from gryphone.latex.normalize import normalize as spell
+from gryphone.latex.normalize import rules_of
 from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
 from gryphone.scoring.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
 
 Convention = Annotated[
     str, typer.Option(help="How to spell: crohme, mathwriting, or none (tokens only).")
+]
+Spelling = Annotated[
+    str, typer.Option(help="How both sides are spelt: crohme, mathwriting, or none (as given).")
 ]
 Scheme = Annotated[str, typer.Option(help="sat (symbol-aware) or raw (LaTeX tokens).")]
 Predictions = Annotated[Path, typer.Argument(help="id, truth, prediction in a .tsv or .tsv.xz.")]
@@ -37,37 +40,32 @@ def register(app: typer.Typer) -> None:
 
 
 def normalize(convention: Convention = "crohme", as_json: AsJson = False) -> None:
-    """Spell LaTeX one way: a line in, a line of tokens out."""
-    for number, line in _lines():
-        with _place(number):
-            tokens = spell(line, convention)
-        typer.echo(json.dumps({"tokens": tokens}) if as_json else " ".join(tokens))
+    """Spell LaTeX one way: a line in, a line of tokens out; empty where it cannot be read."""
+    rules_of(convention)
+    _each_line(lambda line: {"tokens": spell(line, convention)}, as_json)
 
 
 def tokenize(scheme: Scheme = "sat", as_json: AsJson = False) -> None:
     """Take LaTeX apart: a line in, a JSON object out (with or without --json)."""
     kind = _kind(scheme)
-    for number, line in _lines():
-        with _place(number):
-            rows = kind.split(lex(line))
+
+    def split(line: str) -> dict[str, Any]:
+        rows = kind.split(lex(line))
         columns = zip(*rows, strict=True) if rows else ((),) * len(kind.streams)
         streams = {name: list(c) for name, c in zip(kind.streams, columns, strict=True)}
-        typer.echo(json.dumps({"scheme": scheme, **streams}, ensure_ascii=False))
+        return {"scheme": scheme, **streams}
+
+    _each_line(split, as_json=True)
 
 
 def detokenize(as_json: AsJson = False) -> None:
     """Put LaTeX together again: a JSON object of `tokenize` in, a line of tokens out."""
-    for number, line in _lines():
-        with _place(number):
-            tokens = _joined(line)
-        typer.echo(json.dumps({"tokens": tokens}) if as_json else " ".join(tokens))
+    _each_line(lambda line: {"tokens": _joined(line)}, as_json)
 
 
 def score(
     file: Predictions,
-    convention: Annotated[
-        str | None, typer.Option(help="Also score with both sides normalised this way.")
-    ] = None,
+    convention: Spelling = "crohme",
     as_json: AsJson = False,
     draws: Draws = 1000,
     seed: Seed = 0,
@@ -75,13 +73,13 @@ def score(
     """Score predictions: EM, ≤1/2/3, CER and SER in percent, as given and normalised."""
     samples = read_samples(file)
     results = {"as given": score_samples(samples, draws=draws, seed=seed)}
-    if convention is not None:
+    if convention != "none":
         results[convention] = score_samples(samples, convention, draws, seed)
     if as_json:
-        report: dict[str, Any] = results["as given"].to_dict()
-        if convention is not None:
-            report["convention"] = convention
-            report["normalized"] = results[convention].to_dict()
+        given, *normalized = [scores.to_dict() for scores in results.values()]
+        report: dict[str, Any] = {**given, "convention": convention}
+        if normalized:  # the same keys as those of `evaluate`
+            report |= normalized[0] | {"normalized": normalized[0], "raw": given}
         typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
         return
     _print_table(file, results)
@@ -113,9 +111,7 @@ def _interval(ends: tuple[float, float] | None) -> str:
 def compare(
     a: Predictions,
     b: Predictions,
-    convention: Annotated[
-        str, typer.Option(help="Spelling of both sides: crohme, mathwriting, or none (as given).")
-    ] = "none",
+    convention: Spelling = "crohme",
     common: Annotated[bool, typer.Option("--common", help="Compare the shared ids only.")] = False,
     as_json: AsJson = False,
     draws: Draws = 1000,
@@ -134,7 +130,9 @@ def _print_pair(paired: Paired, a: Path, b: Path, convention: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    spelling = "as given" if convention == "none" else convention
+    spelling = "as given"
+    if convention != "none":
+        spelling = f"both sides spelt as in {convention} (--convention none: as given)"
     typer.echo(f"A: {a}\nB: {b}\n{paired.count} samples, {spelling}; 95 % intervals (bootstrap)")
     table = Table("%", "A", "B", "B − A")
     for name in RATES:
@@ -172,20 +170,23 @@ def _joined(line: str) -> list[str]:
     return tokens
 
 
-def _lines() -> Iterator[tuple[int, str]]:
-    """Numbered lines of stdin; an empty line stays a line."""
-    number = 0
-    try:
-        for number, line in enumerate(sys.stdin, 1):
-            yield number, line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"behind line {number}: not UTF-8 ({error}); convert the text") from error
+def _each_line(read: Callable[[str], dict[str, Any]], as_json: bool) -> None:
+    """A line out for each line of stdin; one that is bad is named, and means exit code 2."""
+    wrong = False
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            data = read(line.decode("utf-8").rstrip("\r\n"))
+        except (GryphoneError, UnicodeDecodeError) as error:
+            wrong, data = True, {"error": f"line {number}: {_reason(error)}"}
+            typer.echo(f"gryphone: {data['error']}", err=True)
+        typer.echo(
+            json.dumps(data, ensure_ascii=False) if as_json else " ".join(data.get("tokens", ()))
+        )
+    if wrong:
+        raise typer.Exit(2)
 
 
-@contextmanager
-def _place(number: int) -> Iterator[None]:
-    """Name the line of stdin in whatever error its text causes."""
-    try:
-        yield
-    except GryphoneError as error:
-        raise DataError(f"line {number}: {error}") from error
+def _reason(error: Exception) -> str:
+    return (
+        f"not UTF-8 ({error}); convert it" if isinstance(error, UnicodeDecodeError) else str(error)
+    )

@@ -21,7 +21,10 @@ def train_command(
         float | None, typer.Option(help="Wall-clock budget; the schedule fits it.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
-    init: Annotated[Path | None, typer.Option(help="Start from this checkpoint's weights.")] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from this checkpoint's weights; `default` are the package's."),
+    ] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the runs.")] = None,
     change: Annotated[
         list[str] | None,

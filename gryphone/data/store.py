@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 
 from gryphone.config import Precision
+from gryphone.data.archive import source_name
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packed import Packed, read_packed
 from gryphone.data.packing import write_packed
+from gryphone.data.samples import Sample, Samples
 from gryphone.errors import DataError, TokenError
 from gryphone.ink import DEFAULT_PRECISION
 from gryphone.ragged import ranges, select
@@ -45,10 +48,11 @@ def load_packed(path: Path, convention: str, precision: Precision | None = None)
         return packed
     if not path.exists():
         raise DataError(f"{path} does not exist; give a packed store, a folder or an archive")
+    command, store = pack_command(path, convention)
     with tempfile.TemporaryDirectory() as folder:
         packed_path = Path(folder) / "packed.parquet"
         report = write_packed(
-            read_dataset(path),
+            _inks_alone(path, f"run `{command}` and name {store} instead"),
             packed_path,
             convention=convention,
             precision=precision or DEFAULT_PRECISION,
@@ -62,9 +66,26 @@ def load_packed(path: Path, convention: str, precision: Precision | None = None)
             name, why = left_out[0]
             raise DataError(
                 f"{path}: {len(left_out)} samples cannot be used, the first is {name}: {why}; "
-                "mend or remove them, or make a store with `gryphone data pack`, which lists them"
+                f"mend or remove them, or leave them out knowingly: `{command}` lists them and "
+                f"packs the others into {store}"
             )
         return read_packed(packed_path)
+
+
+def pack_command(path: Path, convention: str) -> tuple[str, str]:
+    """The command that packs a data set, and the store that it writes."""
+    store = str(path.parent / f"{source_name(path)}.parquet")
+    options = [] if convention == "crohme" else ["--convention", convention]
+    words = ["gryphone", "data", "pack", str(path), *options, "--out", store]
+    return shlex.join(words), store
+
+
+def _inks_alone(path: Path, remedy: str) -> Samples:
+    """The samples of a data set of ink; pictures take too long to be traced for every run."""
+    for sample in read_dataset(path):
+        if isinstance(sample, Sample) and sample.ink is None:
+            raise DataError(f"{path} holds pictures, which are traced once, before: {remedy}")
+        yield sample
 
 
 @dataclass(frozen=True)

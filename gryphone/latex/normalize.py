@@ -17,6 +17,7 @@ from gryphone.latex.tree import (
     parse,
     words,
 )
+from gryphone.latex.variants import FUNCTIONS, UPRIGHT, unified
 
 _SPACING = words(
     r"""\, \; \: \! \> \/ \space \quad \qquad \enspace \enskip \thinspace \medspace \thickspace
@@ -25,13 +26,9 @@ _SPACING = words(
 _SIZES = words(
     r"""\big \Big \bigg \Bigg \bigl \Bigl \biggl \Biggl \bigr \Bigr \biggr \Biggr
     \bigm \Bigm \biggm \Biggm \displaystyle \textstyle \scriptstyle \scriptscriptstyle
-    \limits \nolimits \nonumber \notag $"""
+    \limits \nolimits \nonumber \notag $ \( \) \[ \]"""
 )
-_UPRIGHT = words(
-    r"""\mathrm \mbox \hbox \vtop \text \textrm \textnormal \mathnormal \operatorname \rm
-    \mathit \textit \it \mathop \mathbin \mathrel \mathord"""
-)
-_STYLES = _UPRIGHT | words(
+_STYLES = UPRIGHT | words(
     r"\mathbf \textbf \boldsymbol \bm \bold \pmb \bf \mathsf \textsf \mathtt \texttt"
 )
 _COMMON = {
@@ -67,6 +64,9 @@ _CROHME = _COMMON | {
     r"\lvert": "|",
     r"\rvert": "|",
     r"\mid": "|",
+    r"\Vert": r"\|",
+    r"\lVert": r"\|",
+    r"\rVert": r"\|",
     r"\colon": ":",
     r"\ast": "*",
 }
@@ -90,19 +90,20 @@ _MATHWRITING = _COMMON | {
     r"\bmod": r"\mod",
     r"\ell": "l",
 }
-# MathWriting writes named functions as the letters that the hand wrote.
-_FUNCTIONS = words(
-    r"""\sin \cos \tan \cot \sec \csc \sinh \cosh \tanh \coth \arcsin \arccos \arctan \log
-    \ln \lg \exp \lim \max \min \sup \inf \arg \det \dim \ker \deg \gcd \hom \Pr"""
-)
-_MATRICES = {
-    "matrix": ((), ()),
-    "smallmatrix": ((), ()),
-    "array": ((), ()),
+# Environments that are a matrix between two signs.
+Fences = tuple[tuple[str, ...], tuple[str, ...]]
+_FENCED: Mapping[str, Fences] = {
     "pmatrix": (("(",), (")",)),
     "bmatrix": (("[",), ("]",)),
     "Bmatrix": ((r"\{",), (r"\}",)),
     "vmatrix": (("|",), ("|",)),
+    "Vmatrix": ((r"\|",), (r"\|",)),
+}
+_MATRICES: Mapping[str, Fences] = {
+    **_FENCED,
+    "matrix": ((), ()),
+    "smallmatrix": ((), ()),
+    "array": ((), ()),
     "Vmatrix": ((r"\parallel",), (r"\parallel",)),
     "cases": ((r"\{",), ()),
 }
@@ -116,7 +117,7 @@ class Convention:
     drop: frozenset[str]
     rename: Mapping[str, str]
     spell: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    matrices: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
+    matrices: Mapping[str, Fences] = field(default_factory=dict)
     glued: frozenset[str] = frozenset()
 
 
@@ -124,12 +125,15 @@ class Convention:
 _GLUED = words(r"\lt \gt \leq \geq \rightarrow \log \neq \times \infty \theta")
 _COMMANDS = words(r"\leqq \geqq")  # that look glued and are not
 CONVENTIONS: Mapping[str, Convention | None] = {
-    "crohme": Convention("crohme", _SPACING | _SIZES | _UPRIGHT, _CROHME, glued=_GLUED),
+    "crohme": Convention(
+        "crohme", _SPACING | _SIZES | UPRIGHT, _CROHME, matrices=_FENCED, glued=_GLUED
+    ),
     "mathwriting": Convention(
         "mathwriting",
         _SPACING | _SIZES | _STYLES,
         _MATHWRITING,
-        {name: tuple(name[1:]) for name in _FUNCTIONS},
+        # Named functions are the letters that the hand wrote.
+        {name: tuple(name[1:]) for name in FUNCTIONS},
         _MATRICES,
     ),
     "none": None,
@@ -154,7 +158,7 @@ def normalize(source: str | Sequence[str], convention: str = "crohme") -> list[s
 
 def read_tree(source: Source, rules: Convention, keep: frozenset[str] = frozenset()) -> Row:
     """The tree behind a label, its tokens dropped and renamed except those to `keep`."""
-    return parse(_filter(positioned(source), replace(rules, drop=rules.drop - keep)))
+    return parse(_filter(unified(positioned(source)), replace(rules, drop=rules.drop - keep)))
 
 
 def _filter(tokens: list[Token], rules: Convention) -> list[Token]:

@@ -30,7 +30,12 @@ FONTS = words(
     \mbox \hbox \operatorname \mathop \mathbin \mathrel \mathord \mathopen
     \mathclose \mathpunct \mathinner \substack"""
 )
-ONE_ARGUMENT = ACCENTS | FONTS
+# Arrows with a text above and, in brackets, one below.
+ARROWS = words(
+    r"""\xrightarrow \xleftarrow \xRightarrow \xLeftarrow \xleftrightarrow \xLeftrightarrow
+    \xmapsto \xhookrightarrow \xhookleftarrow \xlongequal"""
+)
+ONE_ARGUMENT = ACCENTS | FONTS | ARROWS
 INFIX = {r"\over": r"\frac", r"\choose": r"\binom", r"\atop": r"\substack"}
 DELIMITERS = words(
     r"""( ) [ ] | / . < > \{ \} \| \lbrack \rbrack \lbrace \rbrace \vert \Vert \lvert \rvert
@@ -257,27 +262,26 @@ class _Parser:
         if text in TWO_ARGUMENTS:
             self.take()
             return Command(text, (self.argument(text), self.argument(text)))
+        if text == r"\sqrt" or text in ARROWS:
+            return self.with_option()
         if text in ONE_ARGUMENT:
             self.take()
             return Command(text, (self.argument(text),))
-        if text == r"\sqrt":
-            return self.root()
         if text in LIMITS:
             raise self.error(f"{text} needs an operator in front of it")
         self.take()
         return Symbol(text)
 
-    def root(self) -> Node:
-        self.take()
-        option = None
+    def with_option(self) -> Node:
+        name, option = self.take(), None
         if self.peek() == "[":
             opened = self.at
             self.take()
             option = self.row(frozenset({"]"}))
             if self.peek() != "]":
-                raise self.error(r"\sqrt[ is never closed; add the missing ]", opened)
+                raise self.error(f"{name}[ is never closed; add the missing ]", opened)
             self.take()
-        return Command(r"\sqrt", (self.argument(r"\sqrt"),), option)
+        return Command(name, (self.argument(name),), option)
 
     def fence(self) -> Node:
         opened = self.at

@@ -56,7 +56,11 @@ def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
     vocabulary = tokenizer.vocabularies[stream]
     if token not in vocabulary.names:
         near = difflib.get_close_matches(token, vocabulary.names, 3, 0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; `gryphone info` lists them"
+        hint = (
+            f"; did you mean {' or '.join(near)}?"
+            if near
+            else "; `gryphone info --json` lists them"
+        )
         raise TokenError(
             f"{where}: {quoted(token)} is not among the model's {len(vocabulary.names)} "
             f"{tokenizer.streams[stream]}{hint}"

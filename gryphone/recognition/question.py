@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any
+from typing import Any, TypedDict
 
 from gryphone.errors import ConfigError
 from gryphone.recognition.result import Result
@@ -34,6 +34,26 @@ class Step:
     masked: tuple[int, ...]  # positions that were hidden from this step
     sample: int = 0  # which of the independent decodes
     look: int = 1  # the first or the second one
+
+
+class Options(TypedDict, total=False):
+    """The options of `Ask` as keywords, so that type checkers know them."""
+
+    steps: int | str | None
+    deadline_ms: float | None
+    seed: int
+    n_best: int
+    samples: int | None
+    lock: Mapping[int, str | Sequence[str]]
+    hint: str | None
+    remask: Sequence[int]
+    given: Result | None
+    allowed: str | Iterable[str] | None
+    on_step: Callable[[Step], bool | None] | None
+    alternatives: int
+    boxes: bool
+    views: int
+    method: str
 
 
 @dataclass(frozen=True)
@@ -104,6 +124,18 @@ class Ask:
             raise ConfigError("a hint and remask cannot be combined; give one of them")
         if self.allowed is not None and not isinstance(self.allowed, str):
             object.__setattr__(self, "allowed", tuple(self.allowed))
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Ask:
+        """The question of these options; one that does not exist is named with the nearest."""
+        names = [f.name for f in fields(cls)]
+        for unknown in options.keys() - set(names):
+            from difflib import get_close_matches
+
+            near = get_close_matches(unknown, names, 1)
+            remedy = f"did you mean {near[0]}?" if near else f"choose among {', '.join(names)}"
+            raise ConfigError(f"option {unknown!r} is unknown; {remedy}")
+        return cls(**options)
 
     @property
     def total_steps(self) -> int:

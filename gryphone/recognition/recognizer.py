@@ -7,26 +7,28 @@ symbols, hints, other seeds) without looking at the ink again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from gryphone.checkpoint import checkpoint_directory, read_checkpoint
+from gryphone.checkpoint import WEIGHTS, checkpoint_directory, read_checkpoint
 from gryphone.errors import CheckpointError, ConfigError
 from gryphone.ink import Ink
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import Ask, Options
 from gryphone.recognition.result import Result
-
-WEIGHTS = Path(__file__).parents[1] / "weights"  # the default checkpoint, package data
 
 
 @dataclass(frozen=True)
 class Recognizer(Network):
     """A loaded checkpoint, ready to read ink and images."""
+
+    def __repr__(self) -> str:
+        name, millions = self.checkpoint.facts.get("name", ""), self.checkpoint.parameters / 1e6
+        return f"Recognizer({name!r}, {millions:.1f} million parameters)"
 
     def encode(self, source: Any, *, name: str | None = None) -> Encoded:
         """Read and look at one input: a path, bytes, image, array, Ink or list of strokes."""
@@ -38,14 +40,19 @@ class Recognizer(Network):
         return [Encoded(batch, index) for index in range(len(inputs))]
 
     def recognize(
-        self, source: Any, *, name: str | None = None, ask: Ask | None = None, **options: Any
+        self,
+        source: Any,
+        *,
+        name: str | None = None,
+        ask: Ask | None = None,
+        **options: Unpack[Options],
     ) -> Result:
         """The formula in one input; the options are those of `Ask`, or a ready `ask`."""
         began = time.perf_counter()
         return self.encode(source, name=name).answer(_ask(ask, options), began)
 
     def recognize_many(
-        self, sources: Sequence[Any], *, ask: Ask | None = None, **options: Any
+        self, sources: Sequence[Any], *, ask: Ask | None = None, **options: Unpack[Options]
     ) -> list[Result]:
         """The formulas in several inputs, together; one by one where each has its deadline."""
         ask = _ask(ask, options)
@@ -60,10 +67,10 @@ class Recognizer(Network):
         return answer_together(questions, began)
 
 
-def _ask(ask: Ask | None, options: dict[str, Any]) -> Ask:
+def _ask(ask: Ask | None, options: Mapping[str, Any]) -> Ask:
     if ask is not None and options:
         raise ConfigError(f"give `ask` or options, not both: {', '.join(options)}")
-    return ask or Ask(**options)
+    return ask or Ask.of(options)
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,9 @@ class Encoded:
 
     batch: EncodedBatch
     index: int = 0
+
+    def __repr__(self) -> str:
+        return f"Encoded({self.ink.id!r}, {len(self.ink.strokes)} strokes)"
 
     @property
     def input(self) -> Input:
@@ -83,9 +93,9 @@ class Encoded:
         """The strokes that were read."""
         return self.input.ink
 
-    def decode(self, **options: Any) -> Result:
+    def decode(self, **options: Unpack[Options]) -> Result:
         """Answer one question about the input; the options are those of `Ask`."""
-        return self.answer(Ask(**options), time.perf_counter())
+        return self.answer(Ask.of(options), time.perf_counter())
 
     def answer(self, ask: Ask, began: float) -> Result:
         """The same for a ready question; its time counts from `began`."""

@@ -62,9 +62,11 @@ class Result:
     seed: int
     name: str = "ink"
     warnings: tuple[str, ...] = ()
-    ids: np.ndarray = field(
-        default_factory=lambda: np.zeros((0, 2), np.int64), repr=False, compare=False
-    )
+    ids: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64), compare=False)
+
+    def __repr__(self) -> str:
+        noted = f", warnings={self.warnings!r}" if self.warnings else ""
+        return f"Result({self.latex!r}, confidence={self.confidence:.2f}{noted})"
 
     @cached_property
     def mathml(self) -> str:

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gryphone.checkpoint import read_checkpoint
+from gryphone.checkpoint import WEIGHTS, read_checkpoint
 from gryphone.errors import DataError, LatexError
 from gryphone.latex.normalize import normalize
-from gryphone.recognition.recognizer import WEIGHTS
 from gryphone.release.common import run
 from gryphone.scoring.graph import Graph, GraphScores, graph_of_latex, score_graphs
 from gryphone.scoring.metrics import Sample, Scores, read_samples, score

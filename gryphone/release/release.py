@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gryphone.checkpoint import Checkpoint, load_model, read_checkpoint, save_checkpoint
+from gryphone.checkpoint import WEIGHTS, Checkpoint, load_model, read_checkpoint, save_checkpoint
 from gryphone.errors import CheckpointError, DataError
 from gryphone.release.common import first_difference, run
 
@@ -49,6 +49,8 @@ def release(
         facts["licence"] = licence
     if data:
         facts["data"] = list(data)
+    # In full beside the weights that it is about, also where these are replaced.
+    terms = (WEIGHTS / "LICENSE").read_bytes() if licence == LICENCE else None
     several = [load_model(source).state_dict() for source in sources]
     weights = several[-1]
     if len(checkpoints) > 1:
@@ -63,6 +65,8 @@ def release(
         facts,
         int8=True,
     )
+    if terms is not None:
+        (out / "LICENSE").write_bytes(terms)
     return sum(p.stat().st_size for p in out.iterdir())
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from gryphone.data.align import MERGED, SPELLINGS
 from gryphone.errors import DataError, LatexError
 from gryphone.latex.lexer import Source
-from gryphone.latex.normalize import CONVENTIONS, read_tree
+from gryphone.latex.normalize import CONVENTIONS, Fences, read_tree
 from gryphone.latex.tree import (
     ACCENTS,
+    ARROWS,
     FONTS,
     LIMITS,
     Command,
@@ -79,7 +80,7 @@ def graph_of_latex(source: Source) -> Graph:
     rules = CONVENTIONS["crohme"]
     if rules is None:
         raise LatexError("the crohme convention has no rules")
-    builder = _Builder(rules.rename)
+    builder = _Builder(rules.rename, rules.matrices)
     builder.row(read_tree(source, rules, keep=LIMITS), -1, "", "")
     return _ordered(builder.places)
 
@@ -87,8 +88,9 @@ def graph_of_latex(source: Source) -> Graph:
 class _Builder:
     """Walks a tree and hangs every visible symbol on the one it is placed by."""
 
-    def __init__(self, rename: Mapping[str, str]) -> None:
+    def __init__(self, rename: Mapping[str, str], matrices: Mapping[str, Fences]) -> None:
         self.rename = rename
+        self.matrices = matrices
         self.places: list[Place] = []
 
     def add(self, label: str, parent: int, relation: str) -> int:
@@ -144,8 +146,10 @@ class _Builder:
             return at
         at = self.add("-" if node.name == r"\frac" else node.name, parent, relation)
         if node.option is not None:
-            self.row(node.option, at, "Above", font)
-        if node.name in ACCENTS:
+            self.row(node.option, at, "Below" if node.name in ARROWS else "Above", font)
+        if node.name in ARROWS:
+            self.row(node.args[0], at, "Above", font)
+        elif node.name in ACCENTS:
             self.row(node.args[0], at, "Above" if node.name in _UNDER else "Below", font)
         elif len(node.args) == 2:
             self.row(node.args[0], at, "Above", font)
@@ -156,6 +160,10 @@ class _Builder:
 
     def matrix(self, node: Matrix, parent: int, relation: str, font: str) -> int:
         """Cells side by side with their separators: CROHME has no relation for a grid."""
+        if node.name in self.matrices:
+            left, right = self.matrices[node.name]
+            inner: list[Node] = [*map(Symbol, left), Matrix("matrix", node.cells)]
+            return self.row(Row((*inner, *map(Symbol, right))), parent, relation, font)
         at = self.add(f"\\begin{{{node.name}}}", parent, relation)
         last, how = at, "Inside"
         for row_index, cells in enumerate(node.cells):

@@ -69,25 +69,9 @@ def is_protected(tokens: Sequence[str], protected: Collection[str]) -> bool:
     return " ".join(tokens) in protected and len(sat_split(tokens)) >= PROTECTED_LENGTH
 
 
-_FENCED = {
-    "p": ("(", ")"),
-    "b": ("[", "]"),
-    "B": ("\\{", "\\}"),
-    "v": ("|", "|"),
-    "V": ("\\|",) * 2,
-}
-# What is spelt otherwise than it is written: a norm's bars, the brackets of a matrix.
-_AS_WRITTEN: dict[str, tuple[str, ...]] = {
-    "\\|": ("|", "|"),
-    **{f"\\begin{{{k}matrix}}": (left, "\\begin{matrix}") for k, (left, _) in _FENCED.items()},
-    **{f"\\end{{{k}matrix}}": ("\\end{matrix}", right) for k, (_, right) in _FENCED.items()},
-}
-
-
 def as_written(tokens: Sequence[str]) -> list[str]:
-    """One token for each visible sign: CROHME writes a norm with single bars, for example."""
-    visible = [part for token in tokens for part in _AS_WRITTEN.get(token, (token,))]
-    return [part for token in visible for part in _AS_WRITTEN.get(token, (token,))]
+    """One token for each visible sign: CROHME writes a norm with single bars."""
+    return [part for token in tokens for part in ("||" if token == "\\|" else (token,))]
 
 
 def formula_parts(tokens: Sequence[str]) -> Iterator[list[str]]:

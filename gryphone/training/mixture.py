@@ -12,9 +12,16 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from gryphone.config import Precision
 from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
-from gryphone.data.store import InkStore, TrainingBatch, concatenate_batches, load_packed
+from gryphone.data.store import (
+    InkStore,
+    TrainingBatch,
+    concatenate_batches,
+    load_packed,
+    pack_command,
+)
 from gryphone.errors import ConfigError, DataError
 from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
@@ -184,7 +191,7 @@ def load_sources(
     """
     reads = config.convention, config.model.ink_precision
     inks: dict[int, Packed] = {
-        i: select_samples(load_packed(Path(s.path), *reads), s, report, config.scheme)
+        i: select_samples(read_ink(s, *reads, report), s, report, config.scheme)
         for i, s in enumerate(config.sources)
         if s.kind == "ink"
     }
@@ -216,6 +223,17 @@ def load_sources(
     report_shareless(config, report)
     spelling = spelling_of(config.spell, tokenizer, device)
     return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
+
+
+def read_ink(source: SourceConfig, convention: str, precision: Precision, report: Report) -> Packed:
+    """The ink of a source; where that takes its time, say so before."""
+    path = Path(source.path)
+    if path.exists() and path.suffix != ".parquet":
+        command, _ = pack_command(path, convention)
+        report(f"{path}: is packed for this run alone; `{command}` would do it once for all")
+    packed = load_packed(path, convention, precision)
+    report(f"{path}: {len(packed)} inks")
+    return packed
 
 
 def synth_source(

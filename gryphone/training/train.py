@@ -31,6 +31,8 @@ from gryphone.training.run_files import Run, optimizer_tensors, prefixed, restor
 from gryphone.training.settings import TrainConfig
 from gryphone.training.validate import evaluate_all
 
+SPEAK = 10  # seconds without a word, where the log's next line is still far
+
 
 def train(config: TrainConfig, *, init: Path | None = None, report: Report = print) -> Path:
     """Train until `minutes` or `steps` are over; returns the checkpoint directory.
@@ -149,7 +151,13 @@ class Training:
         if config.compile and device.type == "cuda":
             model.compile_blocks()
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+        millions = sum(p.numel() for p in model.parameters()) / 1e6
+        self.report(
+            f"{millions:.1f} million parameters, {size_of(self.tokenizer)}; "
+            f"{config.batch * config.shards} samples a step"
+        )
         self.start = self.logged = time.monotonic()
+        self.spoke = -math.inf  # the first step is said, whatever it took
         self.now = self.before
         self.next_save = self.minutes() + config.save_minutes
         self.next_eval = self.minutes() + config.eval_minutes
@@ -226,6 +234,8 @@ class Training:
         config = self.config
         if self.step % config.log_every == 0 or self.step == config.steps:
             self.log()
+        elif time.monotonic() - self.spoke >= SPEAK:
+            self.speak()
         if self.minutes() >= self.next_save:
             self.save()
             self.next_save = self.minutes() + config.save_minutes
@@ -234,9 +244,15 @@ class Training:
             self.next_eval = self.minutes() + config.eval_minutes
             self.logged = time.monotonic()
 
+    def speak(self) -> None:
+        """A line between those of the log, which are minutes apart on a CPU."""
+        self.spoke = time.monotonic()
+        loss = float(self.losses[-1])
+        self.report(f"step {self.step}  minutes {self.minutes():.3g}  loss {loss:.5g}")
+
     def log(self) -> None:
         """One line, on the screen and in log.csv."""
-        now = time.monotonic()
+        now = self.spoke = time.monotonic()
         samples = len(self.losses) * self.config.batch * self.config.shards
         row: dict[str, Any] = {
             "step": self.step,
