@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -48,3 +51,31 @@ class Interrupts:
         self.asked = True
         if not self.several:  # print may be what was interrupted
             os.write(2, b"\nstopping after this step; once more to stop at once, unsaved\n")
+
+
+def process_pool(workers: int, module: str) -> ProcessPoolExecutor:
+    """So many processes that have imported a module, and leave Ctrl-C to this one."""
+    # Fresh interpreters: forking a process that runs PyTorch's threads may hang.
+    pool = ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+    with _ctrl_c_held_back():
+        for _ in range(workers):  # each submission starts one
+            pool.submit(import_module, module)
+    return pool
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Processes that start meanwhile inherit this: Ctrl-C does not hit them while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -16,7 +16,6 @@ from tinymodel import tiny_checkpoint
 from gryphone.errors import DataError, InkError
 from gryphone.reading.inputs import expand
 from gryphone.recognition.batch import (
-    BATCH,
     fingerprint,
     read_file,
     recognize_files,
@@ -29,6 +28,7 @@ from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 
 ASK = Ask(steps=2)
+BATCH = 8  # what is recognised together on a CPU
 
 
 @pytest.fixture(scope="module")

@@ -45,13 +45,21 @@ class Input:
 
 
 def read_input(source: Any, name: str | None = None) -> Input:
-    """What a path, `-`, bytes, PIL image, numpy image, Ink, or list of strokes holds."""
+    """What a path, `-`, bytes, open file, PIL image, numpy image, Ink, or list of strokes holds."""
     if isinstance(source, Input):
         return source
     if isinstance(source, Ink):
         return Input(source)
     if isinstance(source, (bytes, bytearray, memoryview)):
         return read_content(bytes(source), name or "input")
+    if hasattr(source, "read"):  # an open file
+        data = source.read(LARGEST_FILE + 1)
+        if not isinstance(data, bytes):
+            raise InkError(
+                "an open file gives text; open it in binary mode, as in open(path, 'rb')"
+            )
+        label = getattr(source, "name", None)
+        return read_content(data, name or (label if isinstance(label, str) else "file"))
     if isinstance(source, (str, Path)):
         if str(source) == STDIN:
             return read_content(sys.stdin.buffer.read(LARGEST_FILE + 1), name or "stdin")
@@ -66,7 +74,7 @@ def read_input(source: Any, name: str | None = None) -> Input:
     if type(source).__module__.partition(".")[0] == "PIL":
         return _read_as(formats.ANY_PICTURE, source, name or "image")
     raise InkError(
-        f"cannot read a {type(source).__name__}; give a path, bytes, a PIL image, a numpy image, "
+        f"cannot read a {type(source).__name__}; give a path, bytes, an open file, an image, "
         "an Ink, or a list of strokes"
     )
 

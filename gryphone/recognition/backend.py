@@ -26,6 +26,9 @@ class View(NamedTuple):
 class Backend(Protocol):
     """A network at work."""
 
+    batch: int  # the most inks that are looked at together
+    at_once: int  # the most batches that are worth being under way
+
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = ...) -> Any:
         """Draw inks and look at them: the memory that all else needs."""
 

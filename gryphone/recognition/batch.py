@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -21,12 +18,12 @@ from typing import IO, Any
 
 from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError, writing
+from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import STDIN, Input, normal_path, read_input
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 
-BATCH = 8  # files that are recognised together, and so the most that a kill loses
 START = b'{"file": '  # of every line of results
 NO_SETTINGS = ("on_step", "given")  # of Ask: a callback, and an answer about one single ink
 UNSURE = 0.5  # an answer below it is more likely wrong than right
@@ -69,41 +66,15 @@ def recognize_files(
 ) -> Generator[tuple[Path, Result | str], None, None]:
     """Each file with its result or its error, in order; `workers` processes read ahead."""
     with ExitStack() as stack:
+        stream: Iterator[Input | str] = map(read_file, files)
         if workers > 0:
-            stream = _read_ahead(files, workers, stack)
-        else:
-            stream = map(read_file, files)
+            pool = process_pool(workers, read_input.__module__)
+            stack.callback(pool.shutdown, cancel_futures=True)
+            stream = pool.map(read_file, files)
         pairs = zip(files, stream, strict=True)
-        while batch := list(islice(pairs, BATCH)):
+        size = recognizer.backend.batch * recognizer.backend.at_once
+        while batch := list(islice(pairs, size)):
             yield from _recognize(recognizer, batch, ask)
-
-
-def _read_ahead(files: Sequence[Path], workers: int, stack: ExitStack) -> Iterator[Input | str]:
-    """What other processes read, in order; `stack` ends them, whatever is left to read."""
-    pool = ProcessPoolExecutor(
-        workers,
-        # A fresh interpreter: forking a process that runs PyTorch's threads may hang.
-        multiprocessing.get_context("spawn"),
-        # Ctrl-C goes to all processes of a terminal; the main one says what became of the run.
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    )
-    stack.callback(pool.shutdown, cancel_futures=True)
-    with _ctrl_c_held_back():
-        return pool.map(read_file, files)
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Processes that start meanwhile inherit this: Ctrl-C does not hit them while they import."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _recognize(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 from gryphone.checkpoint import WEIGHTS, checkpoint_directory, read_checkpoint
-from gryphone.errors import CheckpointError, ConfigError
+from gryphone.errors import CheckpointError, ConfigError, GryphoneError
 from gryphone.ink import Ink
+from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
@@ -24,7 +27,12 @@ from gryphone.recognition.result import Result
 
 @dataclass(frozen=True)
 class Recognizer(Network):
-    """A loaded checkpoint, ready to read ink and images."""
+    """A loaded checkpoint, ready to read ink and images.
+
+    A copy for another process (`pickle`) loads the weights again there.
+    """
+
+    origin: tuple[Path, str, int] | None = None  # what `load` was asked for
 
     def __repr__(self) -> str:
         name, millions = self.checkpoint.facts.get("name", ""), self.checkpoint.parameters / 1e6
@@ -51,20 +59,78 @@ class Recognizer(Network):
         began = time.perf_counter()
         return self.encode(source, name=name).answer(_ask(ask, options), began)
 
+    @overload
     def recognize_many(
-        self, sources: Sequence[Any], *, ask: Ask | None = None, **options: Unpack[Options]
-    ) -> list[Result]:
-        """The formulas in several inputs, together; one by one where each has its deadline."""
+        self,
+        sources: Sequence[Any],
+        *,
+        ask: Ask | None = None,
+        errors: Literal["raise"] = "raise",
+        **options: Unpack[Options],
+    ) -> list[Result]: ...
+
+    @overload
+    def recognize_many(
+        self,
+        sources: Sequence[Any],
+        *,
+        ask: Ask | None = None,
+        errors: Literal["return"],
+        **options: Unpack[Options],
+    ) -> list[Result | GryphoneError]: ...
+
+    def recognize_many(
+        self,
+        sources: Sequence[Any],
+        *,
+        ask: Ask | None = None,
+        errors: str = "raise",
+        **options: Unpack[Options],
+    ) -> Any:
+        """The formulas in several inputs, together; one by one where each has its deadline.
+
+        One that cannot be read ends it all, or with errors="return" has its error in its place.
+        """
         ask = _ask(ask, options)
-        if ask.deadline_ms is not None:
-            return [self.recognize(source, ask=ask) for source in sources]
-        if not sources:
-            return []
-        inputs = [read_input(source) for source in sources]
+        if errors not in ("raise", "return"):
+            raise ConfigError(f"errors is {errors!r}; it must be 'raise' or 'return'")
+        size = 1 if ask.deadline_ms is not None else self.backend.batch
+        parts = [sources[i : i + size] for i in range(0, len(sources), size)]
+        some = partial(self._recognize_some, ask=ask, keep=errors == "return")
+        if len(parts) <= 1 or self.backend.at_once == 1:
+            return [result for part in parts for result in some(part)]
+        # While one part waits for the device, another is read or put together.
+        with ThreadPoolExecutor(self.backend.at_once) as threads:
+            return [result for found in threads.map(some, parts) for result in found]
+
+    def _recognize_some(
+        self, sources: Sequence[Any], ask: Ask, keep: bool
+    ) -> list[Result | GryphoneError]:
+        """A part of many inputs; `keep` an error for what cannot be read."""
         began = time.perf_counter()
+        out: list[Any] = []
+        for source in sources:
+            try:
+                out.append(read_input(source))
+            except GryphoneError as error:
+                if not keep:
+                    raise
+                out.append(error)
+        inputs = [each for each in out if isinstance(each, Input)]
+        if not inputs:
+            return out
         batch = EncodedBatch.of(self, inputs)
-        questions = [prepare(batch, index, ask) for index in range(len(inputs))]
-        return answer_together(questions, began)
+        if ask.deadline_ms is not None:
+            found = iter([answer(batch, index, ask, began) for index in range(len(inputs))])
+        else:
+            questions = [prepare(batch, index, ask) for index in range(len(inputs))]
+            found = iter(answer_together(questions, began))
+        return [next(found) if isinstance(each, Input) else each for each in out]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.origin is None:
+            raise TypeError("a recogniser that was not loaded from a folder cannot be copied")
+        return load, self.origin
 
 
 def _ask(ask: Ask | None, options: Mapping[str, Any]) -> Ask:
@@ -102,8 +168,12 @@ class Encoded:
         return answer(self.batch, self.index, ask, began)
 
 
-def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
-    """Load a recogniser from a checkpoint directory; without one, the weights of the package."""
+def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) -> Recognizer:
+    """Load a recogniser from a checkpoint directory; without one, the weights of the package.
+
+    Where there is doubt about an ink, another tracing of it is looked at; so many `workers`
+    (processes, as a fast GPU needs them for thousands of inks) trace beside `recognize_many`.
+    """
     from gryphone.recognition.torch_backend import TorchBackend, device_of
 
     if path is None and not (WEIGHTS / "config.json").is_file():
@@ -114,4 +184,6 @@ def load(path: Path | str | None = None, device: str = "cpu") -> Recognizer:
     where = device_of(device)
     folder = checkpoint_directory(Path(WEIGHTS if path is None else path))
     checkpoint = read_checkpoint(folder)
-    return Recognizer(checkpoint, TorchBackend.load(folder, checkpoint, where))
+    backend = TorchBackend.load(folder, checkpoint, where)
+    helpers = process_pool(workers, EncodedBatch.__module__) if workers > 0 else None
+    return Recognizer(checkpoint, backend, helpers, (folder, device, workers))

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from gryphone.checkpoint import Checkpoint, load_model
 from gryphone.config import ModelConfig
 from gryphone.decoding import Decoded, Request
-from gryphone.errors import CheckpointError
+from gryphone.errors import CheckpointError, ConfigError
 from gryphone.ink import Stroke
 from gryphone.model import GryphOne, Memory, Packing, rows_of
 from gryphone.raster import InkBatch, Patches, draw, to_patches, turned
@@ -52,7 +52,10 @@ class TorchBackend:
         """`half` computes in bfloat16 with weights in float32, too; by default on GPUs."""
         self.model, self.config = model, config
         self.device = next(model.parameters()).device
-        self.half = self.device.type == "cuda" if half is None else half
+        gpu = self.device.type == "cuda"
+        self.half = gpu if half is None else half
+        self.batch, self.at_once = (128, 3) if gpu else (8, 1)
+        self._process = os.getpid()
         self.graphs: Graphs | None = None
 
     @classmethod
@@ -71,6 +74,11 @@ class TorchBackend:
     @torch.inference_mode()
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> TorchMemory:  # noqa: B008
         """Draw inks and look at them."""
+        if os.getpid() != self._process:
+            raise ConfigError(
+                "this process was forked after the recogniser was loaded, and PyTorch's threads "
+                "were not: use multiprocessing.get_context('spawn'), or load it in each process"
+            )
         if self.device.type == "cuda" and len(inks) > FEW:
             return self.encode_batch(InkBatch.from_strokes(inks), view)
         canvas, dense = self.config.canvas, self.config.keep_all
