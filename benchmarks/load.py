@@ -107,12 +107,12 @@ def resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-def single_calls(count: int) -> float:
+def single_calls(count: int, device: str) -> float:
     """Answers per second of the Python API, one at a time."""
     import gryphone
     from gryphone.reading.inkml import read_inkml
 
-    recognizer, inks = gryphone.load(), [read_inkml(path) for path in INKS]
+    recognizer, inks = gryphone.load(device=device), [read_inkml(path) for path in INKS]
     recognizer.recognize(inks[0])
     began = time.perf_counter()
     for n in range(count):
@@ -120,14 +120,15 @@ def single_calls(count: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-def latency(report: dict[str, Any], scale: int) -> None:
+def latency(report: dict[str, Any], scale: int, device: str) -> None:
     """Throughput and latency with the bundled weights."""
-    report["python_one_at_a_time"] = round(single_calls(16 * scale), 2)
+    report["python_one_at_a_time"] = round(single_calls(16 * scale, device), 2)
     print(f"Python API, one at a time: {report['python_one_at_a_time']} inks/s\n")
     print("| clients | requests | inks/s | p50 ms | p99 ms |\n| --- | --- | --- | --- | --- |")
     report["clients"] = {}
-    with server() as (url, _):
-        asyncio.run(hammer(url, 4, 8, requests()))
+    with server("--device", device) as (url, _):
+        for clients in (1, 8, 64):  # so that every size of batch has been met
+            asyncio.run(hammer(url, clients, 2 * clients, requests()))
         for clients, total in ((1, 16 * scale), (8, 48 * scale), (64, 96 * scale)):
             times, seconds = asyncio.run(hammer(url, clients, total, requests()))
             assert set(times) == {200}, set(times)
@@ -187,12 +188,13 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=1, help="how much more to measure")
     parser.add_argument("--requests", type=int, default=10_000, help="of the memory test")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--device", default="cpu", help="of the first part")
     parser.add_argument("--no-memory", action="store_true", help="leave the long part out")
     args = parser.parse_args()
     calm_threads()  # as the server does, before PyTorch
     report: dict[str, Any] = {"load": os.getloadavg(), "cores": os.cpu_count()}
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the test")
-    latency(report, args.scale)
+    latency(report, args.scale, args.device)
     if not args.no_memory:
         with tempfile.TemporaryDirectory() as folder:
             memory(report, args.requests, tiny_weights(Path(folder) / "tiny"))

@@ -84,12 +84,16 @@ class Looks(Protocol):
 
 @dataclass(frozen=True)
 class Decoded:
-    """One sample's answer: ids (L, S), their log-probs (L, S), steps used."""
+    """One sample's answer: ids (L, S), their log-probs (L, S), steps used, and how it came about.
+
+    `passes` counts the decoder's: of all looks, and of those that were not the last ones too.
+    """
 
     ids: np.ndarray
     log_probs: np.ndarray
     steps: int
     looks: Looks
+    passes: int = 0
 
 
 @dataclass(frozen=True)

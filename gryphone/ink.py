@@ -228,11 +228,12 @@ def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:
 
 def distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
     """Distance of points p from the line segments a-b."""
-    start, chord, offset = points[a], points[b] - points[a], points[p] - points[a]
-    length2 = np.maximum((chord * chord).sum(axis=1), 1e-24)
-    along = np.clip((offset * chord).sum(axis=1) / length2, 0.0, 1.0)
-    rest = points[p] - start - along[:, None] * chord
-    result: Floats = np.sqrt((rest * rest).sum(axis=1))
+    start = points[a]
+    (x, y), (u, v) = (points[b] - start).T, (points[p] - start).T
+    along = (u * x + v * y) / np.maximum(x * x + y * y, 1e-24)
+    along = np.minimum(np.maximum(along, 0.0), 1.0)
+    u, v = u - along * x, v - along * y
+    result: Floats = np.sqrt(u * u + v * v)
     return result
 
 
@@ -265,11 +266,11 @@ def bends(
         kept = np.flatnonzero(keep)
         after = np.searchsorted(kept, open_points)
         off = distance_of(points, kept[after - 1], kept[after], open_points)
-        first = np.flatnonzero(np.diff(after, prepend=-1))  # first candidate of each segment
+        first = np.append(0, np.flatnonzero(after[1:] != after[:-1]) + 1)  # of each segment
         sizes = np.diff(np.append(first, len(after)))
-        farthest = np.maximum.reduceat(off, first)
-        far = np.repeat(farthest > tolerance, sizes)
-        at = np.flatnonzero(far & (off == np.repeat(farthest, sizes)))
+        farthest = np.repeat(np.maximum.reduceat(off, first), sizes)
+        far = farthest > tolerance
+        at = np.flatnonzero(far & (off == farthest))
         at = at[np.diff(after[at], prepend=-1) > 0]  # one point per segment when several tie
         keep[open_points[at]] = True
         far[at] = False

@@ -11,7 +11,8 @@ sys.modules["torch"] = None  # whoever imports it now, fails
 import numpy as np
 from gryphone.checkpoint import Checkpoint
 from gryphone.config import PRESETS
-from gryphone.recognition.backend import Evidence, View
+from gryphone.errors import InkError
+from gryphone.recognition.backend import View
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.tokens import PAD_ID, build_tokenizer
 
@@ -22,33 +23,40 @@ class StrokeCounter:
     """Reads one symbol of LABEL a stroke. Its memory are the inks."""
 
     looks = 0
+    batch = at_once = 2
 
     def __init__(self, tokenizer, sure=-1e-4):
-        self.sure = sure
+        self.sure, self.most = sure, 0
         self.sizes = [len(v) for v in tokenizer.vocabularies]
         self.ids = tokenizer.encode(LABEL.split())
 
     def encode(self, inks, view=View()):
-        self.looks += 1
+        self.looks, self.most = self.looks + 1, max(self.most, len(inks))
         return list(inks)
 
     def select(self, memory, images):
         return [memory[i] for i in images]
 
     def predict(self, memory, tokens, lengths, images):
-        out = [np.full((*tokens.shape[:2], size), -20.0, np.float32) for size in self.sizes]
+        rest = [np.log(-np.expm1(self.sure) / (size - 1)) for size in self.sizes]
+        out = [
+            np.full((*tokens.shape[:2], size), log_prob, np.float32)
+            for size, log_prob in zip(self.sizes, rest, strict=True)
+        ]
         for row, image in enumerate(images):
             known = self.ids[: len(memory[image])]
             for stream, log_probs in enumerate(out):
                 log_probs[row, :, PAD_ID] = self.sure
-                log_probs[row, : len(known), PAD_ID] = -20
+                log_probs[row, : len(known), PAD_ID] = rest[stream]
                 log_probs[row, np.arange(len(known)), known[:, stream]] = self.sure
         return out
 
+    def refine(self, memories, images, request):
+        return None  # step by step
+
     def evidence(self, memory, canvases):
         return [
-            Evidence(-abs(np.subtract.outer(np.arange(len(ids)), np.arange(len(ink)))) * 1.0,
-                     np.eye(len(ink)))
+            -abs(np.subtract.outer(np.arange(len(ink)), np.arange(len(ids)))) * 1.0
             for ink, ids in zip(memory, canvases, strict=True)
         ]
 
@@ -59,6 +67,7 @@ recognizer = Recognizer(checkpoint, StrokeCounter(tokenizer))
 strokes = [[[10 * i, 0], [10 * i, 20]] for i in range(4)]
 result = recognizer.recognize(strokes)
 assert result.latex == "x^{2}+x", result.latex
+assert result.steps == 1  # of up to 8: it is sure
 assert [s.strokes for s in result.symbols] == [(0,), (1,), (2,), (3,)]
 assert result.symbols[2].box == (20.0, 0.0, 20.0, 20.0)
 assert recognizer.encode(strokes).decode(lock={0: ("y", "")}, steps=3).latex == "y^{2}+x"
@@ -67,8 +76,35 @@ assert (short.latex, long.latex) == ("x", "x^{2}+x")
 assert recognizer.backend.looks == 4  # one for each call, and one for the other view
 
 unsure = Recognizer(checkpoint, StrokeCounter(tokenizer, sure=-0.5))
-assert unsure.recognize(strokes).latex == "x^{2}+x"
+assert unsure.recognize(strokes, steps=3).latex == "x^{2}+x"
 assert unsure.backend.looks == 2  # the ink was drawn on paper, traced, and looked at again
+result = unsure.recognize(strokes)
+assert (result.latex, result.steps, unsure.backend.looks) == ("x^{2}+x", 8, 4)
+doubted = Recognizer(checkpoint, StrokeCounter(tokenizer, sure=-0.05))  # 0.4 for four symbols
+result = doubted.recognize(strokes)
+assert (result.latex, result.steps, doubted.backend.looks) == ("x^{2}+x", 1, 2)
+
+few = [strokes[: 1 + i % 4] for i in range(11)]
+expected = ["x", "x^{2}", "x^{2}+", "x^{2}+x"] * 3
+for at_once in (1, 2, 9):
+    many = Recognizer(checkpoint, StrokeCounter(tokenizer))
+    many.backend.at_once = at_once
+    assert [r.latex for r in many.recognize_many(few)] == expected[:11]
+    assert many.backend.most == 2
+    if at_once == 1:
+        assert many.backend.looks == 6
+mixed = many.recognize_many([few[0], [], few[1], 3.5, few[2], [], []], errors="return")
+kinds = [isinstance(each, InkError) for each in mixed]
+assert kinds == [False, True, False, True, False, True, True]
+assert [mixed[i].latex for i in (0, 2, 4)] == expected[:3]
+for at_once in (1, 2):
+    many.backend.at_once = at_once
+    try:
+        many.recognize_many([few[0], few[1], few[2], 3.5])
+    except InkError as error:
+        assert "cannot read a float" in str(error)
+    else:
+        raise AssertionError("an input that cannot be read ends it all")
 '''
 
 

@@ -23,7 +23,7 @@ from gryphone.recognition.batch import (
     run_batch,
     settings_of,
 )
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import AUTO_STEPS, Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 
@@ -142,6 +142,16 @@ def test_other_settings_are_not_mixed(
     with pytest.raises(DataError, match=f"line 1: was made with {name} .*, this run uses"):
         run_batch(recognizer, files, out, ask)
     assert out.read_text() == whole
+
+
+def test_as_many_steps_as_are_needed_are_no_number(
+    recognizer: Recognizer, folder: Path, tmp_path: Path
+) -> None:
+    files, out = [folder / "s0.inkml"], tmp_path / "r.jsonl"
+    run_batch(recognizer, files, out, Ask())
+    assert run_batch(recognizer, files, out, Ask(steps="auto")).before == 1
+    with pytest.raises(DataError, match=f"was made with steps .*, this run uses {AUTO_STEPS}"):
+        run_batch(recognizer, files, out, Ask(steps=AUTO_STEPS))
 
 
 def test_the_same_settings_go_on(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:

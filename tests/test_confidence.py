@@ -2,71 +2,133 @@
 
 import numpy as np
 import pytest
+from inkmaker import power
 
-from gryphone.decoding import Decoded, Prediction
+from gryphone.decoding import LOWEST, Constraint, Decoded, Seen
+from gryphone.reading.inputs import Input
+from gryphone.recognition.answer import Question, Vote, weigh
 from gryphone.recognition.confidence import (
     DEFAULT,
     calibrated,
-    hidden_distributions,
-    hidden_log_probs,
     logistic,
     symbol_features,
     whole_features,
     witnesses,
 )
+from gryphone.recognition.encoding import EncodedBatch
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.calibration import fit, held_out, reliability
 
 ANSWER = np.array([[2], [3]])
+Look = tuple[np.ndarray, list[np.ndarray]]
 
 
-def prediction(masked: list[bool], first: float, second: float) -> Prediction:
+def look(masked: list[bool], first: float, second: float) -> Look:
     """Log-probs of the answer's two tokens in one step, of a vocabulary of four."""
     table = np.full((2, 4), -9.0)
     table[0, 2], table[1, 3] = first, second
-    return np.array(masked), (table,)
+    return np.array(masked), [table]
 
 
-def decoded(*predictions: Prediction, ids: np.ndarray = ANSWER) -> Decoded:
-    return Decoded(ids, np.zeros(ids.shape), len(predictions), (), predictions[-1][1], predictions)
+def seen(*looks: Look) -> Seen:
+    out = Seen()
+    for each in looks:
+        out.add(*each)
+    return out
+
+
+def decoded(*looks: Look, ids: np.ndarray = ANSWER) -> Decoded:
+    return Decoded(ids, np.zeros(ids.shape), len(looks), seen(*looks))
 
 
 def test_only_hidden_tokens_count_and_late_looks_first() -> None:
-    d = decoded(prediction([True, True], -4, -5), prediction([True, False], -1, 0))
-    assert hidden_log_probs(ANSWER, d).tolist() == [-1, -5]
+    looks = seen(look([True, True], -4, -5), look([True, False], -1, 0))
+    assert looks.log_probs(ANSWER).tolist() == [-1, -5]
 
 
 def test_a_token_never_hidden_is_sure() -> None:
-    d = decoded(prediction([False, True], -4, -2), prediction([False, True], 0, -3))
-    assert hidden_log_probs(ANSWER, d).tolist() == [0, -3]
+    looks = seen(look([False, True], -4, -2), look([False, True], 0, -3))
+    assert looks.log_probs(ANSWER).tolist() == [0, -3]
+
+
+def test_no_look_says_more_than_no() -> None:
+    looks = seen(look([True, True], -np.inf, -40))
+    assert looks.log_probs(ANSWER).tolist() == [LOWEST, LOWEST]
 
 
 def test_dissent_is_the_share_of_other_answers() -> None:
-    same = decoded(prediction([True, True], -1, -1))
-    other = decoded(prediction([True, True], -1, -1), ids=np.array([[2], [1]]))
-    seen = witnesses(ANSWER, [same], [same, other])
-    assert seen[:, 1].tolist() == [0, 0.5]
+    same = decoded(look([True, True], -1, -1))
+    other = decoded(look([True, True], -1, -1), ids=np.array([[2], [1]]))
+    assert witnesses(ANSWER, [same], [same, other])[:, 1].tolist() == [0, 0.5]
 
 
-def test_hidden_distributions_replace_what_was_only_copied() -> None:
-    seen = prediction([False, False], 0, 0)
-    hidden = prediction([True, False], -1, -2)
-    mean = hidden_distributions(decoded(prediction([True, True], -9, -9), hidden, seen, seen))[0]
+def test_hidden_looks_replace_what_was_only_copied() -> None:
+    copied = look([False, False], 0, 0)
+    hidden = look([True, False], -1, -2)
+    mean = seen(look([True, True], -9, -9), hidden, copied, copied).distributions()[0]
     # Place 0 was hidden in no late look (the last two): it stays; forbidden entries stay too.
     assert mean[0, 2] == 0
-    late = hidden_distributions(decoded(seen, hidden))[0]
+    late = seen(copied, hidden).distributions()[0]
     assert late[0, 2] == pytest.approx(-1)
     assert late[1, 3] == -2
     hidden[1][0][0, 1] = -np.inf
-    assert hidden_distributions(decoded(seen, hidden))[0][0, 1] == -np.inf
+    assert seen(copied, hidden).distributions()[0][0, 1] == -np.inf
+
+
+def test_symbols_are_the_head_of_the_distributions() -> None:
+    looks = seen(look([True, True], -3, -3), look([True, True], -1, -2))
+    (every,) = looks.distributions()
+    ids, log_probs = looks.symbols(2)
+    assert ids[:, 0].tolist() == [2, 3] and log_probs.shape == (2, 2)
+    assert np.array_equal(log_probs, -np.sort(-every, axis=1)[:, :2])
+    assert looks.symbols(9)[0].shape == (2, 4)  # no more than there are
 
 
 def test_more_doubt_and_more_dissent_mean_less_confidence() -> None:
-    sure, unsure = np.array([[-0.001, 0.0]]), np.array([[-1.0, 0.0]])
-    for kind, value in (("whole", whole_features), ("symbol", lambda s, _: symbol_features(s)[0])):
-        high, low = (calibrated(value(s, 1.0), {}, kind) for s in (sure, unsure))
-        assert high > low
-    split = calibrated(whole_features(sure, 0.5), {}, "whole")
-    assert split < calibrated(whole_features(sure, 1.0), {}, "whole")
+    lacking, share = np.array([-0.001, -1.0, -0.001]), np.array([1.0, 1.0, 0.5])
+    sure, unsure, split = calibrated(whole_features(lacking, share), {}, "whole")
+    assert sure > unsure and sure > split
+    of_symbols = symbol_features(np.stack([lacking, 1 - share], 1))
+    sure, unsure, split = calibrated(of_symbols, {}, "symbol")
+    assert sure > unsure and sure > split
+
+
+def test_answers_weigh_together_what_they_weigh_alone(recognizer: Recognizer) -> None:
+    batch = EncodedBatch.of(recognizer, [Input(power())])
+    given = Constraint((np.ones((2, 4), dtype=bool),), np.array([True, False]))
+
+    def vote(*decodes: Decoded, constraint: Constraint | None = None) -> Vote:
+        return Vote.of(Question(batch, 0, Ask(), constraint), decodes)
+
+    sure = decoded(look([True, True], -0.001, -0.002))
+    unsure = decoded(look([True, True], -1, -2))
+    other = decoded(look([True, True], -1, -1), ids=np.array([[2], [1]]))
+    nothing = decoded(look([True, True], -1, -1), ids=ANSWER[:0])
+    votes = [
+        vote(sure),
+        vote(unsure),
+        vote(sure, other, sure),
+        vote(nothing),
+        vote(unsure, constraint=given),
+    ]
+    found = weigh(votes)
+    for (whole, each), alone in zip(found, votes, strict=True):
+        [(expected, symbols)] = weigh([alone])
+        assert whole == pytest.approx(expected) and each == pytest.approx(symbols)
+    # (whole answer: what it lacks, share), (symbol: what it lacks, dissent)
+    expected_features = [
+        ((-0.003, 1.0), [(-0.001, 0.0), (-0.002, 0.0)]),
+        ((-3.0, 1.0), [(-1.0, 0.0), (-2.0, 0.0)]),
+        ((-0.003, 2 / 3), [(-0.001, 0.0), (-0.002, 1 / 3)]),
+        ((0.0, 1.0), []),
+        ((-2.0, 1.0), [(0.0, 0.0), (-2.0, 0.0)]),  # what the user gave is not doubted
+    ]
+    for (whole, each), ((lacking, share), symbols) in zip(found, expected_features, strict=True):
+        features = whole_features(np.array([lacking]), np.array([share]))
+        assert [whole] == pytest.approx(calibrated(features, {}, "whole").tolist())
+        of_symbols = symbol_features(np.array(symbols).reshape(-1, 2))
+        assert each == pytest.approx(calibrated(of_symbols, {}, "symbol").tolist())
 
 
 def test_the_map_comes_from_the_checkpoint() -> None:

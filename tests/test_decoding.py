@@ -1,9 +1,11 @@
 """The reverse process against a brute-force reference, on a deterministic test double."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from gryphone.decoding import DecodeOptions, Request, decode, draws
+from gryphone.decoding import DecodeOptions, Request, decode, draws, unsure
 from gryphone.errors import ConfigError
 
 PAD, MASK, V = 0, 1, 12
@@ -129,20 +131,31 @@ def test_canvas_widens_until_pad_closes_and_is_cropped_afterwards(length: int, c
     assert calls[-1][1] == canvas
 
 
-def test_a_settled_sample_stops_early_and_the_others_go_on() -> None:
-    calls: list[tuple[int, int]] = []
-    answers = decode(
-        constant(5, calls),
-        request(np.zeros(4, dtype=int), DecodeOptions(steps=50, settle=2, length=16, start=16)),
-    )
-    assert [a.steps for a in answers] == [3] * 4
-    assert len(calls) == 3
+def test_a_sure_first_answer_is_the_last_and_the_others_go_on() -> None:
+    calls: list[np.ndarray] = []
+
+    def predict(tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray) -> list[np.ndarray]:
+        calls.append(samples.copy())
+        return [x - 0.2 * samples[:, None, None] for x in constant(5)(tokens, lengths, samples)]
+
+    # Sample b lacks 0.2 b of each of its five tokens' two streams.
+    options = DecodeOptions(steps=4, length=16, start=16, sure=2.5)
+    answers = decode(predict, request(np.zeros(4, dtype=int), options))
+    assert [a.steps for a in answers] == [1, 1, 4, 4]
+    assert [c.tolist() for c in calls] == [[0, 1, 2, 3], *[[2, 3]] * 3]
+    assert all(a.ids[:, 0].tolist() == [2, 3, 4, 5, 6] for a in answers)
+    never = decode(predict, request(np.zeros(1, dtype=int), replace(options, sure=0.0)))
+    assert never[0].steps == 4
 
 
-def test_trajectory_and_log_probs_are_kept() -> None:
-    answer = run(1, steps=4, record=True)[0]
-    assert len(answer.trajectory) == 4
-    assert cut(answer.trajectory[-1]) == answer.ids.tolist()
+def test_what_lies_behind_the_answer_needs_not_be_sure() -> None:
+    log_probs = np.full((2, 4, 2), -9.0)
+    log_probs[:, :2] = -0.1
+    assert unsure(np.array([0, 1]), log_probs, [2, 3], 0.5).tolist() == [1]
+
+
+def test_log_probs_are_those_of_the_answer() -> None:
+    answer = run(1, steps=4)[0]
     assert answer.log_probs.shape == answer.ids.shape
     assert (answer.log_probs <= 0).all()
 

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, decode
+from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, Seen, decode
 from gryphone.errors import ConfigError
 
 PAD, MASK, A, B, C = range(5)
@@ -153,12 +153,13 @@ def test_watch_sees_every_step_of_every_sample() -> None:
     assert not seen[-1][2].all()
 
 
-def test_every_prediction_is_kept() -> None:
-    assert run()[0].distributions == run()[0].predictions == ()
-    every = run(keep=True)[0]
-    assert [d.shape[1] for d in every.distributions] == [SIZE, SIZE]
-    assert (every.distributions[0][:, MASK] == -np.inf).all()
-    assert len(every.predictions) == 5
-    masked, distributions = every.predictions[0]
+def test_every_look_is_kept() -> None:
+    nothing, every = run()[0].looks, run(keep=True)[0].looks
+    assert isinstance(nothing, Seen) and nothing.steps == []
+    assert isinstance(every, Seen) and len(every.steps) == 5
+    masked, log_probs = every.steps[0]
     assert masked.all()
-    assert len(distributions[0]) == len(masked)
+    assert len(log_probs[0]) == len(masked)
+    distributions = every.distributions()
+    assert [d.shape[1] for d in distributions] == [SIZE, SIZE]
+    assert (distributions[0][:, MASK] == -np.inf).all()

@@ -11,7 +11,7 @@ from inkmaker import fraction, power, row, some, write_folder, write_tar
 from typer.testing import CliRunner
 
 from gryphone.cli.evaluation import register
-from gryphone.decoding import Decoded
+from gryphone.decoding import Decoded, Seen
 from gryphone.errors import ConfigError, DataError
 from gryphone.reading.inkml import to_inkml
 from gryphone.recognition.recognizer import Recognizer
@@ -50,7 +50,10 @@ def test_right_answers_are_counted(
 ) -> None:
     folder = write_folder(tmp_path / "set", [power(id="a"), fraction(id="b")])
     right = Decoded(
-        recognizer.tokenizer.encode(["x", "^", "{", "2", "}", "+", "2"]), np.zeros((4, 2)), 1
+        recognizer.tokenizer.encode(["x", "^", "{", "2", "}", "+", "2"]),
+        np.zeros((4, 2)),
+        1,
+        Seen(),
     )
     monkeypatch.setattr(
         "gryphone.scoring.evaluate.decode_all",

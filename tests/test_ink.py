@@ -8,7 +8,7 @@ import pytest
 from inkmaker import to_strokes
 
 from gryphone.errors import InkError
-from gryphone.ink import Glyph, Ink, Limits
+from gryphone.ink import Glyph, Ink, Limits, stroke_boxes, typical_stroke
 from gryphone.reading.inkml import read_inkml, to_inkml
 from gryphone.reading.strokes import read_strokes
 
@@ -204,6 +204,24 @@ def test_ink_checks_its_strokes() -> None:
     with pytest.raises(InkError, match="names stroke 4"):
         Ink((np.zeros((1, 2)),), glyphs=(Glyph("x", (4,)),))
     assert Ink((np.array([[3.0, 4.0]]),)).bounds == (3, 4, 3, 4)
+
+
+def test_boxes_of_the_strokes_of_several_inks() -> None:
+    inks = [ink.strokes for ink in inkmaker.some(4)]
+    inks += [(np.array([[3.0, 4.0]]),), (np.array([[-1.0, 9.0], [5.0, -2.0]]), np.zeros((1, 2)))]
+    boxes = stroke_boxes(inks)
+    assert len(boxes) == len(inks)
+    for strokes, (low, high) in zip(inks, boxes, strict=True):
+        assert low.tolist() == [stroke.min(0).tolist() for stroke in strokes]
+        assert high.tolist() == [stroke.max(0).tolist() for stroke in strokes]
+
+
+def test_the_typical_stroke_is_a_quantile_of_the_longer_sides() -> None:
+    sides = [1.0, 7.0, 3.0, 9.0, 5.0]
+    flat = [np.array([[0.0, 0.0], [side, 0.5]]) for side in sides]
+    tall = [stroke[:, ::-1] for stroke in flat]
+    assert typical_stroke(flat) == typical_stroke(tall) == 7.0
+    assert typical_stroke([np.zeros((1, 2))]) == 0.0
 
 
 def test_unknown_kind_and_missing_file(tmp_path: Path) -> None:

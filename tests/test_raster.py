@@ -261,3 +261,22 @@ def test_one_ink_is_drawn_as_the_batch_is(canvas: Canvas, view: View) -> None:
         assert np.array_equal(one.position, patches.position.numpy())
         assert np.array_equal(one.home, patches.home.numpy())
         assert np.array_equal(one.stroke, pixels.glyph.numpy())
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("canvas", CANVASES)
+def test_every_pixel_knows_its_patch(canvas: Canvas, dense: bool) -> None:
+    pixels = draw(InkBatch.from_strokes([ink.strokes for ink in some(5)]), canvas)
+    patches = to_patches(pixels, canvas, dense=dense)
+    place = patches.position[patches.home]
+    assert torch.equal(place[:, 0], pixels.row // canvas.patch)
+    assert torch.equal(place[:, 1], pixels.column // canvas.patch)
+    owner = torch.bucketize(patches.home, patches.offsets[1:].long(), right=True)
+    assert torch.equal(owner, pixels.sample)
+    if not dense:  # nothing is kept without ink
+        assert patches.home.unique().tolist() == list(range(len(patches.pixels)))
+    halo = (canvas.window - canvas.patch) // 2
+    inside = (
+        (halo + pixels.row % canvas.patch) * canvas.window + halo + pixels.column % canvas.patch
+    )
+    assert patches.pixels[patches.home, inside].all()

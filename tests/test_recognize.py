@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inkmaker import fraction, power, row, to_strokes
+from inkmaker import fraction, power, row, some, to_strokes
 
 from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
@@ -28,6 +29,7 @@ from gryphone.recognition.answer import spans, spell
 from gryphone.recognition.encoding import OTHER_TRACING, EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer, load
+from gryphone.recognition.result import Result
 from gryphone.tokens import EMPTY, SatTokenizer
 
 
@@ -51,9 +53,49 @@ def test_every_kind_of_ink_gives_the_same_answer(recognizer: Recognizer, tmp_pat
         to_strokes(ink),
         list(ink.strokes),
         {"strokes": to_strokes(ink)},
+        io.BytesIO(inkml.read_bytes()),
     ]
     answers = {recognizer.recognize(source).latex for source in sources}
     assert len(answers) == 1
+    with inkml.open("rb") as file:
+        assert recognizer.recognize(file).latex in answers
+    with inkml.open("rb", buffering=0) as file, tempfile.TemporaryFile() as unnamed:
+        unnamed.write(file.read())
+        for source in (file, unnamed):
+            source.seek(0)
+        many = recognizer.recognize_many([file, unnamed, io.BytesIO(inkml.read_bytes())])
+    assert {result.latex for result in many} == answers
+
+
+def test_bad_open_files_are_named(recognizer: Recognizer, tmp_path: Path) -> None:
+    path = tmp_path / "p.inkml"
+    path.write_text(to_inkml(power()))
+    with path.open() as file, pytest.raises(InkError, match=r"gives text; .* open\(path, 'rb'\)"):
+        recognizer.recognize(file)
+    with pytest.raises(InkError, match="gives text"):
+        recognizer.recognize(io.StringIO(path.read_text()))
+    path.write_text("")
+    with path.open("rb") as file, pytest.raises(InkError, match=rf"{path}: is empty"):
+        recognizer.recognize(file)
+    with pytest.raises(InkError, match="file: is empty"):
+        recognizer.recognize(io.BytesIO())
+    with pytest.raises(InkError, match="note: is empty"):
+        recognizer.recognize(io.BytesIO(), name="note")
+    with pytest.raises(InkError, match="cannot be read"):
+        recognizer.recognize(file)  # is closed by now
+
+
+def test_an_open_file_is_not_read_without_end(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size is not None and size > 0
+            return b"x" * size
+
+    monkeypatch.setattr("gryphone.reading.inputs.LARGEST_FILE", 1 << 20)
+    with pytest.raises(InkError, match="larger than 1 MiB"):
+        recognizer.recognize(Endless())
 
 
 def test_ink_is_read_as_it_is_packed(recognizer: Recognizer, tmp_path: Path) -> None:
@@ -96,7 +138,7 @@ def test_bad_sources_are_named(recognizer: Recognizer, source: object, message: 
 
 
 def test_result_is_frozen_complete_and_valid(recognizer: Recognizer) -> None:
-    result = recognizer.recognize(fraction(), n_best=3)
+    result = recognizer.recognize(fraction(), n_best=3, steps=10)
     assert is_valid(result.latex)
     assert 0 <= result.confidence <= 1
     assert result.steps == 10
@@ -163,7 +205,7 @@ def test_an_unsure_answer_looks_at_both_tracings(
     assert answer(both, [other, both]) == pytest.approx(answer(both), abs=1e-4)
     assert answer(both, views=2) != answer(one, views=2)
     assert recognizer.encode(both).decode(deadline_ms=1).steps == 1
-    stopped = recognizer.recognize(both, on_step=lambda step: True)
+    stopped = recognizer.recognize(both, steps=10, on_step=lambda step: True)
     assert stopped.steps == 1 and stopped.latex == recognizer.recognize(one, steps=1).latex
     named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
     assert named <= set(range(len(one.strokes)))
@@ -195,6 +237,99 @@ def test_many_inputs_may_be_of_any_kind(recognizer: Recognizer, tmp_path: Path) 
     assert second.latex == recognizer.recognize(fraction(), steps=2).latex
 
 
+def test_one_of_many_that_cannot_be_read(recognizer: Recognizer, tmp_path: Path) -> None:
+    sources = [power(), tmp_path / "none.png", fraction(), b"", 3.5]
+    found = recognizer.recognize_many(sources, errors="return", steps=2)
+    assert [type(each) for each in found] == [Result, InkError, Result, InkError, InkError]
+    messages = [str(each) for each in found]
+    assert "none.png: no such file" in messages[1]
+    assert "is empty" in messages[3] and "cannot read a float" in messages[4]
+    alone = [recognizer.recognize(ink, steps=2).latex for ink in (power(), fraction())]
+    assert [each.latex for each in found if isinstance(each, Result)] == alone
+    with_time = recognizer.recognize_many(sources, errors="return", deadline_ms=60_000, steps=2)
+    assert [type(each) for each in with_time] == [type(each) for each in found]
+    nothing = recognizer.recognize_many([b"", []], errors="return")
+    assert [type(each) for each in nothing] == [InkError, InkError]
+    with pytest.raises(InkError, match="no such file"):
+        recognizer.recognize_many(sources)
+    with pytest.raises(ConfigError, match="errors is 'skip'; it must be 'raise' or 'return'"):
+        recognizer.recognize_many(sources, errors="skip")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_more_than_a_batch_is_recognised_in_parts(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    inks = some(8)
+    expected = [recognizer.recognize(ink, steps=2) for ink in inks]
+    looked: list[int] = []
+    encode = recognizer.backend.encode
+
+    def noted(some_inks: Any, *view: Any) -> Any:
+        looked.append(len(some_inks))
+        return encode(some_inks, *view)
+
+    monkeypatch.setattr(recognizer.backend, "encode", noted)
+    monkeypatch.setattr(recognizer.backend, "batch", 3)
+    monkeypatch.setattr(recognizer.backend, "at_once", at_once)
+    monkeypatch.setattr("gryphone.recognition.encoding.DOUBT_ABOUT_INK", 1e9)
+    plain = recognizer.recognize_many(inks, steps=2)
+    assert sorted(looked) == [2, 3, 3]
+    monkeypatch.undo()
+    monkeypatch.setattr(recognizer.backend, "batch", 3)
+    monkeypatch.setattr(recognizer.backend, "at_once", at_once)
+    found = recognizer.recognize_many([*inks[:4], b"", *inks[4:]], steps=2, errors="return")
+    assert isinstance(found.pop(4), InkError)
+    assert [r.name for r in found] == [r.name for r in plain] == [ink.id for ink in inks]
+    assert [r.latex for r in found] == [r.latex for r in expected]
+    assert [r.confidence for r in found] == pytest.approx(
+        [r.confidence for r in expected], abs=1e-4
+    )
+
+
+def test_a_copy_for_another_process_loads_the_weights_again(
+    recognizer: Recognizer, tiny_weights: Path
+) -> None:
+    assert recognizer.origin is not None
+    data = pickle.dumps(recognizer)
+    assert len(data) < 2000
+    copy = pickle.loads(data)
+    assert copy.backend is not recognizer.backend and copy.origin == recognizer.origin
+    answers = [replace(r.recognize(power()), seconds=0.0) for r in (copy, recognizer)]
+    assert answers[0] == answers[1]
+    made = Recognizer(recognizer.checkpoint, recognizer.backend)
+    with pytest.raises(TypeError, match="not loaded from a folder cannot be copied"):
+        pickle.dumps(made)
+
+
+def test_workers_trace_the_same(recognizer: Recognizer, tiny_weights: Path) -> None:
+    inks = some(5)
+    helped = load(tiny_weights, workers=2)
+    pool: Any = helped.workers
+    shared: list[int] = []
+    plain_map = pool.map
+
+    def noted(work: Any, *inputs: Any) -> Any:
+        shared.append(len(inputs[0]))
+        return plain_map(work, *inputs)
+
+    pool.map = noted
+    try:
+        for options in ({"steps": 2}, {}):
+            found = helped.recognize_many(inks, **options)
+            assert [r.latex for r in found] == [
+                r.latex for r in recognizer.recognize_many(inks, **options)
+            ]
+            assert [r.confidence for r in found] == pytest.approx(
+                [r.confidence for r in recognizer.recognize_many(inks, **options)], abs=1e-6
+            )
+        assert shared == [5, 5]
+        assert helped.recognize(inks[0]).latex == found[0].latex
+        assert shared == [5, 5]  # one ink is traced here
+    finally:
+        pool.shutdown()
+
+
 def test_a_ready_question_and_options_are_not_mixed(recognizer: Recognizer) -> None:
     with pytest.raises(ConfigError, match="give `ask` or options, not both: steps"):
         recognizer.recognize(power(), ask=Ask(steps=3), steps=7)
@@ -210,24 +345,31 @@ def test_results_can_be_compared(recognizer: Recognizer) -> None:
 def test_a_first_try_takes_half_the_time_and_no_second_look(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[tuple[float | None, bool]] = []
-    decode = EncodedBatch.decode
+    calls: list[tuple[str, float | None]] = []
 
-    def noted(self: EncodedBatch, owners: Any, request: Request, **options: Any) -> Any:
-        calls.append((request.deadline, options.get("again", True)))
-        return decode(self, owners, request, **options)
+    def note(name: str) -> None:
+        plain = getattr(EncodedBatch, name)
 
-    monkeypatch.setattr(EncodedBatch, "decode", noted)
+        def noted(
+            self: EncodedBatch, owners: Any, request: Request, *rest: Any, **more: Any
+        ) -> Any:
+            calls.append((name, request.deadline))
+            return plain(self, owners, request, *rest, **more)
+
+        monkeypatch.setattr(EncodedBatch, name, noted)
+
+    note("decode")  # which looks again in doubt
+    note("refine")  # which does not
     began = time.perf_counter()
     recognizer.recognize(row("x+1=2"), hint="...=...", deadline_ms=60_000)
-    *tries, (due, again) = calls
-    assert again and due == pytest.approx(began + 60, abs=1)
-    assert len(tries) == 2 and not any(again for _, again in tries)
-    assert tries[1][0] == pytest.approx(began + 30, abs=10)
+    assert [name for name, _ in calls][:3] == ["refine", "refine", "decode"]
+    assert [name for name, _ in calls].count("decode") == 1
+    assert calls[1][1] == pytest.approx(began + 30, abs=10)
+    assert calls[2][1] == pytest.approx(began + 60, abs=1)
     calls.clear()
     with suppress(ConfigError):  # random weights fill the canvas, and leave no room to keep it
         recognizer.recognize(power(), remask=[0], deadline_ms=60_000)
-    assert calls[0][0] == pytest.approx(began + 30, abs=10)
+    assert calls[0][1] == pytest.approx(began + 30, abs=10)
 
 
 def test_each_of_many_has_its_own_deadline(recognizer: Recognizer) -> None:
@@ -335,7 +477,9 @@ def test_steps_deadline_and_watching(encoded) -> None:
         ({"remask": [70]}, ConfigError, "outside the answer"),
         ({"steps": 0}, ConfigError, "steps is 0"),
         ({"steps": 2.5}, ConfigError, "steps is 2.5; it must be a whole number"),
-        ({"steps": "5"}, ConfigError, "steps is '5'; it must be a whole number"),
+        ({"steps": "5"}, ConfigError, "steps is '5'; it must be a whole number or 'auto'"),
+        ({"steps": "AUTO"}, ConfigError, "steps is 'AUTO'; it must be a whole number or 'auto'"),
+        ({"steps": ""}, ConfigError, "steps is ''; it must be a whole number or 'auto'"),
         ({"samples": True}, ConfigError, "samples is True; it must be a whole number"),
         ({"seed": 1.5}, ConfigError, "seed is 1.5; it must be a whole number"),
         ({"lock": [(0, "x")]}, ConfigError, r"lock is \[.*\]; it must be a mapping"),
@@ -376,11 +520,15 @@ def test_spelling_keeps_commands_apart() -> None:
 
 
 def test_ask_defaults() -> None:
-    assert (Ask().total_steps, Ask(deadline_ms=5).total_steps, Ask(steps=3).total_steps) == (
-        10,
-        50,
-        3,
-    )
+    asks = [Ask(), Ask(steps="auto"), Ask(deadline_ms=5), Ask(steps=3)]
+    assert [(ask.auto, ask.total_steps) for ask in asks] == [
+        (True, 8),
+        (True, 8),
+        (False, 50),
+        (False, 3),
+    ]
+    both = Ask(steps="auto", deadline_ms=5)
+    assert (both.auto, both.total_steps) == (True, 8)
     assert (Ask().decodes, Ask(n_best=3).decodes, Ask(n_best=9).decodes) == (1, 5, 9)
 
 

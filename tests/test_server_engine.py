@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from gryphone.errors import CheckpointError
 from gryphone.reading.inputs import Input
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import AUTO_STEPS, Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server import engine as engine_module
 from gryphone.server.app import create_app
@@ -322,7 +322,7 @@ def test_a_model_that_does_not_load_is_reported(
 
 
 def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
-    def question(steps: int, seed: int = 0, samples: int = 1) -> Any:
+    def question(steps: int | str, seed: int = 0, samples: int = 1) -> Any:
         ask = Ask(steps=steps, seed=seed, samples=samples)
         return Job(Input(power()), ask, 0, 1), type("Q", (), {"ask": ask})()
 
@@ -330,6 +330,10 @@ def test_work_is_grouped_by_steps_and_seed_and_bounded() -> None:
     items.append(question(50, 0, 12))
     sizes = sorted(len(group) for group in engine_module.group_alike(items))
     assert sizes == [1, 1, 1, 1, 2]
+    # As many steps as are needed are not as many as there may be.
+    mixed = [question("auto"), question(AUTO_STEPS), question("auto")]
+    groups = [[job.ask.steps for job, _ in some] for some in engine_module.group_alike(mixed)]
+    assert sorted(groups, key=len) == [[AUTO_STEPS], ["auto", "auto"]]
 
 
 def test_a_batch_waits_only_where_more_is_likely(recognizer: Recognizer) -> None:

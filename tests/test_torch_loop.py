@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from inkmaker import some
 
+from gryphone.checkpoint import load_model, read_checkpoint
 from gryphone.decoding import Decoded, Request, decode
 from gryphone.reading.inputs import Input
 from gryphone.recognition.constraints import constraint_of
@@ -16,10 +18,19 @@ from gryphone.recognition.drawing import drawing_of
 from gryphone.recognition.encoding import EncodedBatch, mean_of
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.torch_backend import TorchBackend
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
 
 INKS = some(5)
+
+
+@pytest.fixture(scope="module")
+def recognizer(tiny_weights: Path) -> Recognizer:
+    """With layers as a GPU has them: those of eight bits round what differs in the last bit."""
+    checkpoint = read_checkpoint(tiny_weights)
+    model = load_model(tiny_weights, torch.device("cpu"), checkpoint)
+    return Recognizer(checkpoint, TorchBackend(model, checkpoint.config))
 
 
 def batch_of(recognizer: Recognizer, count: int = len(INKS)) -> EncodedBatch:

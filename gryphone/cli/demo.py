@@ -45,7 +45,7 @@ def run(
     longest = max(truths, key=lambda name: len(truths[name]))
     encoded = recognizer.encode(folder / "ink" / f"{longest}.inkml")
     steps: list[Step] = []
-    encoded.decode(on_step=steps.append)
+    encoded.decode(steps=10, on_step=steps.append)
     draw_refinement(encoded.ink, steps, out)
     echo(f"refinement of {longest}: {out}")
     return tally

@@ -19,6 +19,7 @@ from gryphone.cli.recognition import (
     emit,
     load_weights,
     progress_bar,
+    steps_of,
 )
 from gryphone.errors import ConfigError, DataError, GryphoneError
 
@@ -38,7 +39,7 @@ def evaluate(
         list[Path],
         typer.Argument(help="InkML with truths, images with labels.tsv, or packed .parquet."),
     ],
-    steps: Annotated[int, typer.Option(help="Refinement steps.")] = 10,
+    steps: Annotated[str, typer.Option(help="Refinement steps; auto: as many as it takes.")] = "10",
     limit: Annotated[int | None, typer.Option(help="Only the first samples.")] = None,
     seed: Seed = 0,
     runs: Annotated[int, typer.Option(min=1, help="Independent decodes of each sample.")] = 1,
@@ -71,7 +72,7 @@ def evaluate(
         report = run(
             recognizer,
             *dataset,
-            steps=steps,
+            steps=steps_of(steps),
             limit=limit,
             seed=seed,
             runs=runs,
@@ -114,8 +115,8 @@ def _print_evaluation(report: "Evaluation", on_stderr: bool) -> None:
     given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
     rate = given.count / max(report.seconds, 1e-9)
     title = (
-        f"{report.name}: {given.count} samples, T={report.steps}, seed {report.seed}, "
-        f"{rate:.1f} per second; 95 % intervals"
+        f"{report.name}: {given.count} samples, T={report.steps}, {report.passes:.1f} passes each, "
+        f"seed {report.seed}, {rate:.1f} per second; 95 % intervals"
     )
     table = Table("%", "as given", report.convention, f"graph ({report.graph_source})", title=title)
     graphs = {"em": graph.exact, "le1": graph.le1, "le2": graph.le2}

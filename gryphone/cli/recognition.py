@@ -52,7 +52,9 @@ def recognize(
     files: Annotated[
         list[str], typer.Argument(help="Images, InkML, strokes JSON, folders, globs; - is stdin.")
     ],
-    steps: Annotated[int | None, typer.Option(help="Refinement steps (10).")] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="Refinement steps; auto, the default: as many as it takes.")
+    ] = None,
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
     format_: Annotated[
         Output | None, typer.Option("--format", help="What to print (latex).")
@@ -83,7 +85,7 @@ def recognize(
     out = None if out == STDOUT else out
 
     ask = Ask(
-        steps=steps,
+        steps=steps_of(steps),
         deadline_ms=deadline_ms,
         seed=seed,
         n_best=n_best,
@@ -170,6 +172,11 @@ def _locks(items: list[str]) -> dict[int, str]:
             raise ConfigError(f"--lock {item}: position {int(place)} has a lock already; keep one")
         locks[int(place)] = symbol
     return locks
+
+
+def steps_of(text: str | None) -> int | str | None:
+    """A number of steps, or what else was written, for `Ask` to judge."""
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
 
 
 def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":

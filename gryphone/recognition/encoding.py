@@ -172,7 +172,8 @@ class EncodedBatch:
                 onward = _onward(replace(request, options=sure), places)
                 better = self.refine(owners[places], onward, views, both_tracings=both)
                 for place, decoded in zip(places, better, strict=True):
-                    found[place] = decoded
+                    passes = found[place].passes + decoded.passes
+                    found[place] = replace(decoded, passes=passes)
         return found
 
     def _most(self, number: int) -> float:
@@ -189,7 +190,7 @@ class EncodedBatch:
         backend = self.network.backend
         refined = backend.refine(memories, places, request)
         if refined is not None:
-            return refined
+            return [replace(d, passes=d.steps * len(looks)) for d in refined]
 
         def predict(
             tokens: np.ndarray, lengths: np.ndarray, samples: np.ndarray
@@ -197,7 +198,8 @@ class EncodedBatch:
             images = places[samples]
             return mean_of([backend.predict(m, tokens, lengths, images) for m in memories])
 
-        return self.network.sampler(predict, request)
+        found = self.network.sampler(predict, request)
+        return [replace(d, passes=d.steps * len(looks)) for d in found]
 
 
 def mean_of(looks: Sequence[list[np.ndarray]]) -> list[np.ndarray]:

@@ -240,6 +240,11 @@ def device_of(name: str) -> torch.device:
 
 def _votes(memory: TorchMemory, score: Tensor) -> Tensor:
     """What scores (B, n, P) say of the strokes of all images: the mean of their pixels."""
+    if len(memory.strokes) == 1:
+        shape = (memory.strokes[0], score.shape[2])
+        cell = memory.stroke * shape[1] + memory.home
+        pixels = torch.bincount(cell, minlength=shape[0] * shape[1]).view(shape).float()
+        return pixels @ score[0].T / pixels.sum(1, keepdim=True).clamp_min(1)
     # Where patches and strokes of the whole batch are among those of the images, if at all.
     patch, _ = _renumbered(memory.patches, memory.images, score.shape[2])
     stroke, strokes = _renumbered(memory.strokes, memory.images)

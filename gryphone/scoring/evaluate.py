@@ -49,7 +49,8 @@ class Evaluation:
     """Scores of one data set: as given, normalised, and by graph; the first run's in full."""
 
     name: str
-    steps: int
+    steps: int | str
+    passes: float  # of the decoder for each sample and run, the mean
     seed: int
     views: int
     convention: str
@@ -73,6 +74,7 @@ class Evaluation:
         report["graph"] = asdict(self.graphs[0]) | {"truths": self.graph_source}
         report["graph"]["truths_from"] = dict(self.graph_truths)
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
+        report["passes"] = round(self.passes, 2)
         report["views"] = self.views
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
@@ -101,7 +103,7 @@ class Evaluation:
 def evaluate(
     recognizer: Recognizer,
     *paths: Path,
-    steps: int = 10,
+    steps: int | str | None = 10,
     limit: int | None = None,
     seed: int = 0,
     runs: int = 1,
@@ -119,9 +121,11 @@ def evaluate(
     began = time.perf_counter()
     truths: list[Item] = []
     answers: list[tuple[str | None, ...]] = []
+    passes = 0
     stream = itertools.islice(items(*paths), limit)
     while window := list(itertools.islice(stream, WINDOW)):
-        answers += _read_window(recognizer, window, ask)
+        read, taken = _read_window(recognizer, window, ask)
+        answers, passes = answers + read, passes + taken
         truths += [replace(i, input=None) for i in window]
         progress(len(truths))
     if not truths:
@@ -136,7 +140,8 @@ def evaluate(
     ]
     return Evaluation(
         name=str(paths[0]),
-        steps=steps,
+        steps="auto" if ask.auto else ask.total_steps,
+        passes=passes / max(1, runs * sum(t.problem == "" for t in truths)),
         seed=seed,
         views=views,
         convention=convention,
@@ -215,12 +220,14 @@ def decode_all(
 
 def _read_window(
     recognizer: Recognizer, window: Sequence[Item], ask: Ask
-) -> list[tuple[str | None, ...]]:
-    """Answers of every run for each item."""
+) -> tuple[list[tuple[str | None, ...]], int]:
+    """Answers of every run for each item, and the passes of the decoder for all of them."""
     answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
+    passes = 0
     for place, decodes in decode_all(recognizer, window, ask):
         answers[place] = tuple(" ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes)
-    return answers
+        passes += sum(d.passes for d in decodes)
+    return answers, passes
 
 
 def label_graphs(lg: Path, *paths: Path, limit: int | None = None) -> dict[str, bytes]:
