@@ -50,7 +50,7 @@ class TorchBackend:
 
     def __init__(self, model: GryphOne, config: ModelConfig, half: bool | None = None) -> None:
         """`half` computes in bfloat16 with weights in float32, too; by default on GPUs."""
-        self.model, self.config = model, config
+        self.model, self.config, self.dense = model, config, config.keep_all
         self.device = next(model.parameters()).device
         gpu = self.device.type == "cuda"
         self.half = gpu if half is None else half
@@ -81,8 +81,7 @@ class TorchBackend:
             )
         if self.device.type == "cuda" and len(inks) > FEW:
             return self.encode_batch(InkBatch.from_strokes(inks), view)
-        canvas, dense = self.config.canvas, self.config.keep_all
-        drawn = [drawing_of(ink, canvas, view, dense) for ink in inks]
+        drawn = [drawing_of(ink, self.config.canvas, view, self.dense) for ink in inks]
         strokes = [len(ink) for ink in inks]
         if self.graphs is not None and len(inks) == 1:
             memory, (one,) = self.graphs.encode(drawn[0]), drawn
@@ -101,7 +100,7 @@ class TorchBackend:
         area = batch.points.new_full((batch.size,), view.scale**2)
         pixels = draw(batch, self.config.canvas, area)
         patches = to_patches(
-            pixels, self.config.canvas, area_factor=view.scale**2, dense=self.config.keep_all
+            pixels, self.config.canvas, area_factor=view.scale**2, dense=self.dense
         )
         return self._look(patches, pixels.glyph, strokes)
 
@@ -314,7 +313,7 @@ class EightBitLinear(nn.Module):
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / size, 1 / 127, 128, self.packed
         )
-        return torch.addcmul(self.bias, product, size)
+        return product * size if self.bias is None else torch.addcmul(self.bias, product, size)
 
 
 def pack_linear_layers(model: nn.Module, bits: int = 8) -> None:
