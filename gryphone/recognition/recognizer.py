@@ -23,8 +23,10 @@ from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.question import Ask, Options
+from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
+
+PLUS = [[[0, 5], [10, 5]], [[5, 0], [5, 10]]]
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,9 @@ class Recognizer(Network):
         ask = _ask(ask, options)
         if errors not in ("raise", "return"):
             raise ConfigError(f"errors is {errors!r}; it must be 'raise' or 'return'")
-        size, keep = self.backend.batch, errors == "return"
+        # What many steps of many decodes say of an ink has to fit into memory.
+        size = max(1, self.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
+        keep = errors == "return"
         if self.workers is not None:
             size = min(size, max(1, len(sources) // (2 * self.workers.count)))  # two parts each
         if ask.deadline_ms is not None:
@@ -208,8 +212,12 @@ class Encoded:
         return answer(self.batch, self.index, ask, began)
 
 
-def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) -> Recognizer:
+def load(
+    path: Path | str | None = None, device: str = "cpu", workers: int = 0, *, warm: bool = False
+) -> Recognizer:
     """Load a recogniser from a checkpoint directory; without one, the weights of the package.
+
+    `warm` makes ready what the first answers would wait for (a GPU: some seconds).
 
     So many `workers` (processes that each load it too) share what `recognize_many` is given: a fast
     GPU needs them, since one process cannot prepare inks as fast as it reads them.
@@ -226,4 +234,8 @@ def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) 
     checkpoint = read_checkpoint(folder)
     backend = TorchBackend.load(folder, checkpoint, where)
     shared = Workers(folder, device, workers) if workers > 0 else None
-    return Recognizer(checkpoint, backend, (folder, device, workers), shared)
+    recognizer = Recognizer(checkpoint, backend, (folder, device, workers), shared)
+    if warm:
+        backend.warm()
+        recognizer.recognize(PLUS)
+    return recognizer

@@ -24,6 +24,7 @@ from gryphone.recognition.backend import View
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
+from gryphone.tokens import MASK_ID, PAD_ID
 
 FEW = 4  # inks that are drawn one by one
 FLOOR = 1e-4  # of the attention, relative to its highest
@@ -70,6 +71,12 @@ class TorchBackend:
         if not config.dense and config.kind == "diffusion":
             backend.graphs = Graphs(model, config, sizes, backend.scores)
         return backend
+
+    @torch.inference_mode()
+    def warm(self) -> None:
+        """Make ready what the first inks would wait for."""
+        if self.graphs is not None:
+            self.graphs.warm(MASK_ID, PAD_ID)
 
     @torch.inference_mode()
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> TorchMemory:  # noqa: B008
