@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -307,11 +308,10 @@ class EightBitLinear(nn.Module):
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         weight = layer.weight.detach()
-        scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).double()
+        scale = (weight.abs().amax(1) / 127).clamp_min(1e-12)
+        whole = (weight / scale[:, None]).round_().to(torch.int8)
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():  # of operators that PyTorch will drop one day: see _works
-            warnings.simplefilter("ignore")
-            whole = torch.quantize_per_channel(weight, scale, zeros, 0, torch.qint8)
+        whole = torch._make_per_channel_quantized_tensor(whole, scale.double(), zeros, 0)
         self.packed = torch.ops.quantized.linear_prepack(whole, None)
         self.bias = layer.bias
 
@@ -329,13 +329,21 @@ def pack_linear_layers(model: nn.Module, bits: int = 8) -> None:
     # Other CPUs add pairs of products in 16 bits, which would overflow.
     if bits == 8 and torch.cpu._is_vnni_supported():
         kinds = (EightBitLinear, PackedLinear)
-    kind = next((kind for kind in kinds if _works(kind)), None)
-    if kind is None:
-        return
-    for module in list(model.modules()):
-        for name, layer in list(module.named_children()):
-            if type(layer) is nn.Linear:
-                setattr(module, name, kind(layer))
+    with warnings.catch_warnings():  # of operators that PyTorch will drop one day: see _works
+        warnings.simplefilter("ignore")
+        kind = next((kind for kind in kinds if _works(kind)), None)
+        if kind is None:
+            return
+        found = [
+            (module, name, layer)
+            for module in model.modules()
+            for name, layer in module.named_children()
+            if type(layer) is nn.Linear
+        ]
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+            packed = list(threads.map(kind, [layer for _, _, layer in found]))
+    for (module, name, _), layer in zip(found, packed, strict=True):
+        setattr(module, name, layer)
 
 
 @torch.inference_mode()
