@@ -6,6 +6,7 @@ each tile computes its own rows of the gradients alone, in a fixed order: nothin
 between programs, so that a step gives the same bits again.
 """
 
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
 from __future__ import annotations
 
 import math
@@ -19,28 +20,28 @@ from gryphone.model import Packing, attend
 
 
 @triton.jit
-def _tile(base, rows, length, stride, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _tile(base, rows, length, stride, WIDTH: tl.constexpr):
     """Rows (n,) of one head, (n, WIDTH); zeros beyond the sequence's length."""
     places = base + rows[:, None] * stride + tl.arange(0, WIDTH)[None, :]
     return tl.load(places, mask=rows[:, None] < length, other=0.0)
 
 
 @triton.jit
-def _write(base, rows, length, values, stride, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _write(base, rows, length, values, stride, WIDTH: tl.constexpr):
     """The counterpart of `_tile`; nothing is written beyond the sequence's length."""
     places = base + rows[:, None] * stride + tl.arange(0, WIDTH)[None, :]
     tl.store(places, values.to(base.dtype.element_ty), mask=rows[:, None] < length)
 
 
 @triton.jit
-def _sequence(offsets, number):  # type: ignore[no-untyped-def]
+def _sequence(offsets, number):
     """Where a sequence begins, and its length."""
     begin = tl.load(offsets + number)
     return begin.to(tl.int64), tl.load(offsets + number + 1) - begin
 
 
 @triton.jit
-def _forward(  # type: ignore[no-untyped-def]
+def _forward(
     q, k, v, out, sums, q_offsets, k_offsets, q_stride, k_stride, v_stride, scale,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -75,7 +76,7 @@ def _forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _queries_gradient(  # type: ignore[no-untyped-def]
+def _queries_gradient(
     q, k, v, out, gradient, sums, products, dq, q_offsets, k_offsets,
     q_stride, k_stride, v_stride, scale, factor,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -109,7 +110,7 @@ def _queries_gradient(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _keys_gradient(  # type: ignore[no-untyped-def]
+def _keys_gradient(
     q, k, v, gradient, sums, products, dk, dv, q_offsets, k_offsets,
     q_stride, k_stride, v_stride, scale, factor,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -210,12 +211,12 @@ def _(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Te
     return _empty(q), _empty(k), _empty(v)
 
 
-def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+def _keep(ctx, inputs, output) -> None:
     *tensors, ctx.longest = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
-def _differentiate(ctx, gradient, _):  # type: ignore[no-untyped-def]
+def _differentiate(ctx, gradient, _):
     found = torch.ops.gryphone.attend_backward(gradient, *ctx.saved_tensors, ctx.longest)
     return *found, None, None, None
 

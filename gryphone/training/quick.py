@@ -18,7 +18,8 @@ from gryphone.model import CrossAttention, GryphOne, SelfAttention
 @lru_cache
 def _stream(index: int) -> torch.cuda.Stream:
     """The stream of a GPU that samples are made on, after what was put there before."""
-    stream = torch.cuda.Stream(index, priority=-1)  # its many small kernels go first
+    # Its many small kernels go first.
+    stream = torch.cuda.Stream(index, priority=-1)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(index))
     return stream
 
