@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--data", default="runs/gputrain/train.parquet")
     parser.add_argument("--out", default=os.environ.get("OUT", "runs/gputrain/out"))
     parser.add_argument("--seconds", type=float, default=165, help="for all of it")
-    parser.add_argument("--turn", type=float, default=20, help="seconds to measure one variant")
+    parser.add_argument("--turn", type=float, default=30, help="seconds to measure one variant")
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--curve-batch", type=int, default=256)
     parser.add_argument("--curve-steps", type=int, default=1000)
