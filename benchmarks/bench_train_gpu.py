@@ -116,7 +116,7 @@ def lead(options: argparse.Namespace) -> None:
     def write() -> None:
         (Path(options.out) / "bench_train.json").write_text(json.dumps(results, indent=1))
 
-    ready = await_kind(list(processes.values()), "ready", begin + 0.45 * options.seconds)
+    ready = await_kind(list(processes.values()), "ready", begin + 0.5 * options.seconds)
     print(f"{time.monotonic() - begin:.0f} s: ready: {', '.join(ready)}", flush=True)
     for name in [n for n in processes if n not in ready]:  # it would disturb the others
         processes[name].process.kill()
