@@ -67,18 +67,24 @@ def attend(
         out = varlen_attn(q, k, v, *where)
         return out if isinstance(out, Tensor) else out[0]
     if rows.uniform and columns.uniform:
-        shaped = [
-            x.view(-1, p.longest, *x.shape[1:]) for x, p in ((q, rows), (k, columns), (v, columns))
-        ]
-        q, k, v = (x.transpose(1, 2) for x in shaped)
-        return (
-            F.scaled_dot_product_attention(q, k, v, dropout_p=dropout).transpose(1, 2).flatten(0, 1)
-        )
+        return _alike(q, k, v, len(rows.offsets) - 1, dropout)
+    if not torch.is_grad_enabled():  # one by one: a batch changes no bit, and nothing is padded
+        counts, others = rows.offsets.diff().tolist(), columns.offsets.diff().tolist()
+        parts = (torch.split(q, counts), torch.split(k, others), torch.split(v, others))
+        return torch.cat([_alike(*qkv, 1, dropout) for qkv in zip(*parts, strict=True)])
     q, real = rows.pad(q)
     (k, mask), (v, _) = columns.pad(k), columns.pad(v)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], dropout_p=dropout)
     return out.transpose(1, 2)[real]
+
+
+def _alike(q: Tensor, k: Tensor, v: Tensor, count: int, dropout: float) -> Tensor:
+    """Attention within `count` sequences that are all of one length."""
+    shaped = (x.reshape(count, len(x) // count, *x.shape[1:]) for x in (q, k, v))
+    q, k, v = (x.transpose(1, 2) for x in shaped)
+    out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+    return out.transpose(1, 2).flatten(0, 1)
 
 
 def rotary(position: Tensor, dim: int, base: float = 100.0) -> tuple[Tensor, Tensor]:

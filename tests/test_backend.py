@@ -24,6 +24,7 @@ class StrokeCounter:
 
     looks = 0
     batch = at_once = 2
+    few = 0
 
     def __init__(self, tokenizer, sure=-1e-4):
         self.sure, self.most = sure, 0

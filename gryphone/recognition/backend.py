@@ -28,6 +28,7 @@ class Backend(Protocol):
 
     batch: int  # the most inks that are looked at together
     at_once: int  # the most batches that are worth being under way
+    few: int  # inks that are answered one by one in less time than together
 
     def warm(self) -> None:
         """Make ready what the first inks would wait for."""

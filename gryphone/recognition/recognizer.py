@@ -102,8 +102,6 @@ class Recognizer(Network):
         # What many steps of many decodes say of an ink has to fit into memory.
         size = max(1, self.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
         keep = errors == "return"
-        if self.workers is not None:
-            size = min(size, max(8, len(sources) // (2 * self.workers.count)))  # two parts each
         if ask.deadline_ms is not None:
             size = 1
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
@@ -132,10 +130,12 @@ class Recognizer(Network):
         inputs = [each for each in out if isinstance(each, Input)]
         if not inputs:
             return out
-        batch = EncodedBatch.of(self, inputs)
-        if ask.deadline_ms is not None:
-            found = iter([answer(batch, index, ask, began) for index in range(len(inputs))])
+        if ask.deadline_ms is not None or len(inputs) <= self.backend.few:
+            found = iter(
+                [one.answer(ask, began) for i in inputs for one in self.encode_inputs([i])]
+            )
         else:
+            batch = EncodedBatch.of(self, inputs)
             questions = [prepare(batch, index, ask) for index in range(len(inputs))]
             found = iter(answer_together(questions, began))
         return [next(found) if isinstance(each, Input) else each for each in out]

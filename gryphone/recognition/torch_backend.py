@@ -56,7 +56,7 @@ class TorchBackend:
         self.device = next(model.parameters()).device
         gpu = self.device.type == "cuda"
         self.half = gpu if half is None else half
-        self.batch, self.at_once = (128, 3) if gpu else (8, 1)
+        self.batch, self.at_once, self.few = (256, 3, 16) if gpu else (8, 1, 1)
         self._process = os.getpid()
         self.graphs: Graphs | None = None
 

@@ -33,7 +33,7 @@ from gryphone.model import GryphOne, Memory, Packing
 from gryphone.raster import Patches
 from gryphone.recognition.drawing import Drawing
 
-BUCKETS = (64, 96, 128, 192, 256, 384, 512, 768)  # patches
+BUCKETS = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536)  # patches
 STEPS = 64  # the most that are recorded
 ALL = STEPS  # the row of the step that hides everything
 WARM = 64  # places: few formulas are longer
