@@ -34,7 +34,7 @@ def tiny() -> Recognizer:
 def in_process(recognizer: Recognizer | None, **settings: Any) -> Iterator[TestClient]:
     """A client of an application without a socket, once its model is loaded."""
     app = create_app(Settings(**settings), recognizer)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
         assert app.state.service.engine.ready.wait(30)
         yield client
 

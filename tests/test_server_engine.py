@@ -292,7 +292,7 @@ def test_not_ready_until_the_model_is_loaded(
     go_on = threading.Event()
     monkeypatch.setattr(engine_module, "load", lambda *_: go_on.wait(10) and recognizer)
     app = create_app(Settings())
-    with TestClient(app) as client:
+    with TestClient(app, "http://localhost") as client:
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()) == (503, {"status": "loading"})

@@ -247,9 +247,11 @@ def test_slow_clients_are_cut_off(recognizer: Recognizer) -> None:
         began = time.monotonic()
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.settimeout(5)
-            slow.sendall(b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\n")  # and no more
+            slow.sendall(b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\n")  # and no more
             assert slow.recv(100) == b""
-        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = (
+            b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.settimeout(5)
             slow.sendall(head + b"Content-Length: 50\r\n\r\n{")  # and no more
@@ -274,7 +276,7 @@ def test_a_client_that_reads_nothing_is_cut_off(
         with socket.socket() as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             lazy.connect(("127.0.0.1", port))
-            lazy.sendall(b"GET /static/katex/katex.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * 40)
+            lazy.sendall(b"GET /static/katex/katex.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)
             wait_until(lambda: servers[0].server_state.connections)
             wait_until(lambda: not servers[0].server_state.connections)
 
@@ -283,7 +285,9 @@ def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:
     settings = Settings(port=0, **SMALL)
     with on_a_port(create_app(settings, recognizer), settings) as url:
         port = int(url.rstrip("/").rpartition(":")[2])
-        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = (
+            b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(5)
             client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -296,7 +300,7 @@ def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:
             answer = client.recv(1000)
         assert answer.startswith(b"HTTP/1.1 413")
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200")
 
 
