@@ -80,7 +80,9 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
             body = json.dumps(problem.body()).encode()
             headers = {"content-type": "application/json", "content-length": str(len(body))}
             headers |= SECURITY_HEADERS | {"cache-control": "no-store", "connection": "close"}
-            response = h11.Response(status_code=400, headers=list(headers.items()))
+            response = h11.Response(
+                status_code=400, headers=list(headers.items()), reason=b"Bad Request"
+            )
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
             self.transport.close()

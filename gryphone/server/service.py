@@ -32,6 +32,7 @@ from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
 Event = Step | Future[Result]
+QUICK = 1 << 18  # bytes of strokes that are read at once; a formula has a tenth of that
 LATE_SECONDS = 0.25  # by which an answer may miss its own deadline and is still sent
 
 
@@ -107,7 +108,8 @@ class Service:
             first = await _if_connected(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            return EventStreamResponse(self._events(first, events, submission), close)
+            auto = job.ask.auto
+            return EventStreamResponse(self._events(first, events, submission, auto), close)
         except BaseException:
             close()
             raise
@@ -150,7 +152,8 @@ class Service:
         return submission, job
 
     async def _read(self, body: Body) -> Submission:
-        pool = self.readers if media_type(body.content_type) == FORM else self.quick_workers
+        quick = media_type(body.content_type) != FORM and len(body.data) <= QUICK
+        pool = self.quick_workers if quick else self.readers
         self.admission.reading += 1
         canvas = self.recognizer.checkpoint.config.canvas
         work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas)
@@ -175,12 +178,12 @@ class Service:
             job.client_left = True
 
     async def _events(
-        self, first: Event, events: asyncio.Queue[Event], submission: Submission
+        self, first: Event, events: asyncio.Queue[Event], submission: Submission, auto: bool
     ) -> AsyncIterator[bytes]:
         """Server-sent events up to the result or the error."""
         event = first
         while isinstance(event, Step):
-            yield _event("step", _step(event))
+            yield _event("step", _step(event, auto))
             event = await events.get()
         try:
             answer = await self._render(submission, event.result())
@@ -247,10 +250,10 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step, auto: bool) -> dict[str, Any]:
     return {
         "number": step.number,
-        "total": step.total,
+        "total": 1 if auto and step.look == 1 else step.total,  # of this look
         "latex": step.latex,
         "rows": [list(row) for row in step.rows],
         "masked": list(step.masked),

@@ -124,8 +124,10 @@ def read_upload(data: bytes, name: str, settings: Settings) -> tuple[Input, tupl
     row = format_of(data)
     if row.read is None or row.picture:
         return read_photo(data, name, settings)
-    check = _check_json if row.read is read_strokes else _check_xml
-    check(data, name, settings)
+    if row.read is read_strokes:
+        _check_json(data, name, settings)
+    elif row.read is read_inkml:
+        _check_xml(data, name, settings)
     ink = row.read(data, name=name, limits=settings.ink)
     # An id inside the file may be anything; a name that is safe to send back is not.
     return Input(replace(ink, id=one_line(ink.id, 80), label=None)), None
