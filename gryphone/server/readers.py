@@ -78,7 +78,7 @@ class Readers:
         """Stop at once."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for reader in self._all:
-            reader.stop()
+            reader.stop(closed=True)
 
 
 class Reader:
@@ -87,6 +87,8 @@ class Reader:
     def __init__(self) -> None:
         self.process: Any = None
         self.pipe: Connection[Any, Any] | None = None
+        self.closed = False
+        self._lock = threading.Lock()  # it may be closed while it starts
 
     def run(self, seconds: float, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function there; where it takes too long the process is killed."""
@@ -112,18 +114,22 @@ class Reader:
         if forked:
             context.set_forkserver_preload(list(PRELOADED))
         pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with ctrl_c_held_back():
-            self.process.start()
+        process = context.Process(target=_work, args=(theirs,), daemon=True)
+        with self._lock, ctrl_c_held_back():
+            if self.closed:
+                raise OSError("this reader is closed")
+            process.start()
+            self.process, self.pipe = process, pipe
         theirs.close()
-        self.pipe = pipe
         pipe.recv()  # it is ready
         found: Connection[Any, Any] = pipe
         return found
 
-    def stop(self) -> None:
-        """Kill the process."""
-        pipe, process, self.pipe, self.process = self.pipe, self.process, None, None
+    def stop(self, closed: bool = False) -> None:
+        """Kill the process; where it is closed, no other takes its place."""
+        with self._lock:
+            pipe, process, self.pipe, self.process = self.pipe, self.process, None, None
+            self.closed = self.closed or closed
         if process is not None:
             process.kill()
             process.join()
