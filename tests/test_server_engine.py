@@ -1,5 +1,6 @@
 """Batching, overload, deadlines, clients that leave, and stopping."""
 
+import ctypes
 import gc
 import os
 import threading
@@ -24,7 +25,7 @@ from gryphone.server.engine import HEAVY, Engine, Job, cost_of
 from gryphone.server.problems import Problem
 from gryphone.server.readers import Readers
 from gryphone.server.settings import Settings
-from gryphone.server.telemetry import Metrics
+from gryphone.server.telemetry import Metrics, give_back_memory, resident_memory
 
 INKS = [power(), fraction(), row("x+1=2"), row("1"), row("2-1"), row("n=0"), row("(x)"), row("x.")]
 
@@ -324,6 +325,23 @@ def test_who_would_be_answered_too_late_is_told_at_once(recognizer: Recognizer) 
         statuses = sorted(job.result(20).status_code for job in jobs)
         assert set(statuses) == {200, 503}
         assert post(client, strokes(row("1"))).status_code == 200  # when nothing is inside
+
+
+def test_memory_is_given_back(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [bytes(50_000) for _ in range(4_000)]
+    last, held = bytes(50_000), resident_memory()  # nothing below the last block goes back itself
+    del blocks
+    give_back_memory()
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        assert resident_memory() < held - 100_000_000
+    assert len(last) == 50_000
+    told: list[None] = []
+    monkeypatch.setattr(engine_module, "TIDY_SECONDS", 0.0)
+    monkeypatch.setattr(engine_module, "give_back_memory", lambda: told.append(None))
+    with in_process(recognizer) as client:
+        for count in (1, 2):
+            assert post(client, strokes(row("1"))).status_code == 200
+            wait_until(lambda count=count: len(told) == count)
 
 
 def test_the_pace_is_learned(recognizer: Recognizer) -> None:

@@ -24,7 +24,7 @@ from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
 from gryphone.server.problems import Problem, log, traceback_text
 from gryphone.server.settings import Settings
-from gryphone.server.telemetry import Metrics
+from gryphone.server.telemetry import Metrics, give_back_memory
 
 # Canvases times steps of one decode: every step's distributions are kept until the answer.
 MOST_WORK = 640
@@ -33,6 +33,7 @@ MOST_WORK = 640
 HEAVY = 2_500
 # A question waits so many times longer than others as it takes longer.
 PATIENCE = 5.0
+TIDY_SECONDS = 10.0  # between times at which memory is given back
 
 
 def cost_of(patches: int, ask: Ask) -> float:
@@ -154,8 +155,12 @@ class Engine:
             return
         self.ready.set()
         self.on_ready()
+        tidied = time.perf_counter()
         for batch in self.batches():
             self._work_on(batch)
+            if time.perf_counter() - tidied >= TIDY_SECONDS:
+                give_back_memory()
+                tidied = time.perf_counter()
 
     def _work_on(self, batch: Sequence[Job]) -> None:
         began, aside = time.perf_counter(), self._aside

@@ -16,6 +16,7 @@ from typing import Any
 from gryphone.errors import InkError
 from gryphone.interrupt import ctrl_c_held_back
 from gryphone.server.problems import Problem, log, problem_of, traceback_text
+from gryphone.server.telemetry import give_back_memory
 
 # What a reader imports is imported once, in a process that readers are forked from: a new one is
 # there in milliseconds, and shares its memory.
@@ -155,3 +156,4 @@ def _work(pipe: Connection[Any, Any]) -> None:
             if problem.status == 500:
                 log.error("reading failed: %s", traceback_text(error))
             pipe.send((False, problem))
+        give_back_memory()
