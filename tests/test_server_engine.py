@@ -283,6 +283,13 @@ def test_heavy_questions_come_last_and_alone(recognizer: Recognizer) -> None:
     engine.close()
     batches = [[jobs.index(job) for job in batch] for batch in engine.batches()]
     assert batches == [[1, 3, 5], [0], [2], [4]]
+    # Large ones do not fill a batch: those behind them would wait for all.
+    engine = Engine(Settings(batch=8), Metrics(), recognizer)
+    for _ in range(5):
+        engine.submit(Job(Input(power()), Ask(), 0.0, 99, cost=HEAVY / 2))
+    engine.close()
+    assert [len(batch) for batch in engine.batches()] == [3, 2]
+    engine = Engine(Settings(batch=8), Metrics(), recognizer)
     # Nobody waits for ever: after a while a heavy one is older than what is light and new.
     engine.submit(Job(Input(power()), Ask(), 0.0, 99, cost=HEAVY + 1))
     engine.submit(Job(Input(power()), Ask(), 60.0, 99, cost=10))

@@ -38,6 +38,7 @@ def serve(
     batch: Annotated[
         int | None, typer.Option(help="Inks that are read together (as suits the device).")
     ] = None,
+    readers: Annotated[int, typer.Option(help="Processes that read photos and files.")] = 2,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -59,6 +60,7 @@ def serve(
         hosts=tuple(allow_host or ()),
         queue=queue,
         batch=batch,
+        readers=readers,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")

@@ -29,8 +29,9 @@ from gryphone.server.telemetry import Metrics, give_back_memory
 # Canvases times steps of one decode: every step's distributions are kept until the answer.
 MOST_WORK = 640
 # What costs more is answered late and alone: nothing that CROHME's writers wrote does (up to 540
-# patches, read with automatic steps or ten). A batch costs at most twice as much.
+# patches, read with automatic steps or ten).
 HEAVY = 2_500
+ORDINARY = 320  # of a batch, for each of the inks it may hold: it is done before large ones fill it
 # A question waits so many times longer than others as it takes longer.
 PATIENCE = 5.0
 TIDY_SECONDS = 10.0  # between times at which memory is given back
@@ -211,7 +212,9 @@ class Engine:
 
     def _has_room(self, batch: Sequence[Job]) -> bool:
         """Whether any light question may join a batch."""
-        return len(batch) < self.batch and sum(job.cost for job in batch) <= HEAVY
+        cost = sum(job.cost for job in batch)
+        alone = batch[0].cost > HEAVY
+        return not alone and len(batch) < self.batch and cost <= ORDINARY * self.batch
 
     def _next_light(self, patience: float = 0.0) -> Job | None:
         """The next question, if there is one and it is not heavy."""
