@@ -230,7 +230,7 @@ def test_scans_of_a_jpeg_are_counted_before_it_is_decoded() -> None:
     few = repeated_scans(0)
     assert jpeg_scans(repeated_scans(50)) == jpeg_scans(few) + 50
     assert read_photo(repeated_scans(20), "a.jpg", Settings())[1] == (200, 200)
-    with pytest.raises(InkError, match=r"a JPEG of 1[0-9]+ scans, the limit is 100"):
+    with pytest.raises(InkError, match=r"a JPEG of 1[0-9]+ scans, the limit is 50"):
         read_photo(repeated_scans(100), "a.jpg", Settings())
 
 

@@ -10,7 +10,7 @@ from gryphone.server.settings import Settings
 
 # Of a request's time: what is expected to take longer would only be answered too late. Some of it
 # is left, for a guess is a guess.
-SHARE = 0.7
+SHARE = 0.6
 
 
 @dataclass

@@ -53,7 +53,7 @@ class Settings:
     points: int = 100_000
     path: int = 1_000
     patches: int = 1_500
-    scans: int = 100
+    scans: int = 50
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
