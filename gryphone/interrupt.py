@@ -61,14 +61,14 @@ def process_pool(workers: int, prepare: Callable[..., object], *args: Any) -> Pr
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_IGN),
     )
-    with _ctrl_c_held_back():
+    with ctrl_c_held_back():
         for _ in range(workers):  # each submission starts one
             pool.submit(prepare, *args)
     return pool
 
 
 @contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
+def ctrl_c_held_back() -> Iterator[None]:
     """Processes that start meanwhile inherit this: Ctrl-C does not hit them while they import."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield

@@ -1,5 +1,6 @@
 """Servers for the tests: in process, or on a port of the loopback interface."""
 
+import io
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from inkmaker import to_strokes
+from PIL import Image
 from starlette.testclient import TestClient
 from tinymodel import tiny_checkpoint
 
@@ -34,7 +36,7 @@ def tiny() -> Recognizer:
 def in_process(recognizer: Recognizer | None, **settings: Any) -> Iterator[TestClient]:
     """A client of an application without a socket, once its model is loaded."""
     app = create_app(Settings(**settings), recognizer)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
         assert app.state.service.engine.ready.wait(30)
         yield client
 
@@ -67,6 +69,17 @@ def events(text: str) -> list[tuple[str, Any]]:
         name, data = block.split("\n")
         found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
     return found
+
+
+def repeated_scans(times: int, side: int = 200) -> bytes:
+    """A progressive JPEG whose last scan comes once more, so many times: a few bytes each."""
+    out = io.BytesIO()
+    image = Image.new("L", (side, side), 255)
+    image.paste(0, (20, side // 2, side - 20, side // 2 + 4))
+    image.save(out, "JPEG", progressive=True)
+    data = out.getvalue()
+    last, end = data.rindex(b"\xff\xda"), data.rindex(b"\xff\xd9")
+    return data[:end] + data[last:end] * times + data[end:]
 
 
 def wait_until(condition: Any, seconds: float = 10) -> None:

@@ -19,7 +19,8 @@ from gryphone.ink import DEFAULT_LIMITS, Ink, Limits, read_bytes
 from gryphone.reading import formats
 from gryphone.reading.formats import ANY_PICTURE, FORMATS, Format, readers, unread_suffixes
 from gryphone.reading.inputs import expand, format_of, read_input
-from gryphone.server.submission import describe_format
+from gryphone.server.settings import Settings
+from gryphone.server.submission import describe_format, read_upload
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS = {row.name: row for row in FORMATS}
@@ -120,10 +121,9 @@ def test_a_new_format_is_a_reader_and_a_row(
     (folder / "labels.tsv").write_text("a\ty\n")
     [sample] = read_dataset(folder)
     assert isinstance(sample, Sample) and (sample.label, sample.ink) == ("y", expected)
+    uploaded = read_upload(DOTS, "a.dots", Settings())[0].ink
+    assert [s.tolist() for s in uploaded.strokes] == [s.tolist() for s in expected.strokes]
     with in_process(tiny()) as client:
-        answer = client.post("/v1/recognize", files={"file": ("a.dots", DOTS)}).json()
-        assert answer["ink"]["strokes"] == [stroke.tolist() for stroke in expected.strokes]
-        assert answer["file"] == "a"
         about = client.get("/v1/model").json()["formats"][-1]
         assert (about["name"], about["suffixes"], about["read"]) == ("Dots", [".dots"], True)
 

@@ -16,7 +16,9 @@ from starlette.testclient import TestClient
 from gryphone.errors import ConfigError
 from gryphone.reading.formats import FORMATS
 from gryphone.reading.inkml import to_inkml
+from gryphone.recognition.question import AUTO_STEPS
 from gryphone.recognition.recognizer import Recognizer
+from gryphone.server.app import create_app
 from gryphone.server.schemas import Answer, ModelAnswer
 from gryphone.server.settings import Settings
 from gryphone.server.telemetry import Counter, Histogram
@@ -63,6 +65,35 @@ def test_strokes_answer_like_the_python_api(client: TestClient, recognizer: Reco
     assert "ink" not in answer
 
 
+def test_steps_are_automatic_unless_something_else_is_asked_for(
+    client: TestClient, recognizer: Recognizer
+) -> None:
+    ink = row("x+1")
+    expected = recognizer.recognize(ink, steps="auto")
+    assert expected.steps == AUTO_STEPS  # a network with random weights is never sure
+    for options in ({}, {"steps": "auto"}, {"steps": None}):
+        answer = client.post("/v1/recognize", json=strokes(ink, **options)).json()
+        assert (answer["latex"], answer["steps"]) == (expected.latex, expected.steps)
+    found = events(client.post("/v1/recognize/stream", json=strokes(ink)).text)
+    looks = [(data["look"], data["number"], data["total"]) for _, data in found[:-1]]
+    assert looks == [(1, 1, 1), *((2, n, AUTO_STEPS) for n in range(1, AUTO_STEPS + 1))]
+    limited = client.post("/v1/recognize", json=strokes(ink, deadline_ms=20_000)).json()
+    assert limited["steps"] == 50
+
+
+def test_points_and_strokes_are_read_as_in_python(client: TestClient) -> None:
+    plain = [[[0, 0], [5, 9]], [[5, 0], [0, 9]]]
+    answer = client.post("/v1/recognize", json={"strokes": plain}).json()
+    for same in (
+        [[{"x": x, "y": y} for x, y in stroke] for stroke in plain],
+        [{"x": [x for x, _ in stroke], "y": [y for _, y in stroke]} for stroke in plain],
+        [[[x, y, 17] for x, y in stroke] for stroke in plain],
+        [*plain, []],
+    ):
+        other = client.post("/v1/recognize", json={"strokes": same})
+        assert other.json() | {"seconds": 0} == answer | {"seconds": 0}
+
+
 def test_strokes_come_back_when_asked_for(client: TestClient) -> None:
     ink = power()
     answer = client.post("/v1/recognize", json=strokes(ink, ink=True)).json()
@@ -78,7 +109,14 @@ def test_inkml_and_uploads_of_ink_give_the_same_answer(client: TestClient) -> No
     plain = client.post("/v1/recognize", json=strokes(ink)).json()
     others = [
         client.post("/v1/recognize", json={"inkml": inkml}),
+        client.post(
+            "/v1/recognize", json={"inkml": f'<?xml version="1.0" encoding="UTF-16"?>{inkml}'}
+        ),
         client.post("/v1/recognize", files={"file": ("f.inkml", inkml)}),
+        client.post("/v1/recognize", files={"file": ("f.inkml", inkml.encode("utf-16"))}),
+        client.post(
+            "/v1/recognize", files={"file": ("f", b"\xfe\xff" + inkml.encode("utf-16-be"))}
+        ),
         client.post("/v1/recognize", files={"file": ("f.json", json.dumps(to_strokes(ink)))}),
     ]
     for response in others:
@@ -148,11 +186,13 @@ def test_locks_hints_and_given_answers(client: TestClient) -> None:
     ("options", "message"),
     [
         ({"step": 3}, "options.step: Extra inputs"),
-        ({"steps": 0}, "options.steps: Input should be greater"),
-        ({"steps": 51}, "options.steps: Input should be less"),
-        ({"steps": "3"}, "options.steps: Input should be a valid integer"),
-        ({"steps": True}, "options.steps"),
+        ({"steps": 0}, "options.steps: it must be a whole number from 1 to 50, or 'auto'"),
+        ({"steps": 51}, "options.steps: it must be"),
+        ({"steps": "3"}, "options.steps: it must be"),
+        ({"steps": True}, "options.steps: it must be"),
+        ({"steps": 2.0}, "options.steps: it must be"),
         ({"deadline_ms": 0}, "options.deadline_ms"),
+        ({"deadline_ms": 30_001}, "options.deadline_ms: at most 30000"),
         ({"n_best": 11}, "options.n_best"),
         ({"samples": 17}, "options.samples"),
         ({"views": 6}, "options.views"),
@@ -272,7 +312,7 @@ def test_a_form_of_another_site_is_refused(recognizer: Recognizer) -> None:
     site, origin = "sec-fetch-site", "https://notes.example"
     for cors, headers, status in (
         ((), {}, 200),
-        ((), {site: "same-origin", "origin": "http://testserver"}, 200),
+        ((), {site: "same-origin", "origin": "http://localhost"}, 200),
         ((), {site: "cross-site", "origin": origin}, 403),
         ((), {site: "same-site", "origin": origin}, 403),
         ((), {site: "cross-site"}, 403),
@@ -283,6 +323,79 @@ def test_a_form_of_another_site_is_refused(recognizer: Recognizer) -> None:
         with in_process(recognizer, cors=cors) as client:
             response = client.post("/v1/recognize", files=ink, headers=headers)
             assert response.status_code == status, (cors, headers)
+
+
+def test_an_origin_is_compared_where_a_browser_says_no_more(client: TestClient) -> None:
+    def ask(**headers: str) -> int:
+        return client.post("/v1/recognize", json=strokes(power()), headers=headers).status_code
+
+    for origin, host, status in (
+        ("http://localhost", "localhost", 200),
+        ("https://192.168.1.9:8000", "192.168.1.9:8000", 200),
+        ("http://localhost:9000", "localhost", 403),
+        ("https://evil.example", "localhost", 403),
+        ("null", "localhost", 403),
+    ):
+        assert ask(origin=origin, host=host) == status, origin
+    # Behind a proxy that has another name; nobody but the browser writes this header.
+    assert ask(origin="https://notes.example", **{"sec-fetch-site": "same-origin"}) == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8000", 200),
+        ("127.0.0.1:8000", 200),
+        ("192.168.1.9", 200),
+        ("[::1]:8000", 200),
+        ("bound.example:8000", 200),
+        ("Notes.example", 200),
+        ("evil.example", 403),
+        ("notes.example.evil.example", 403),
+        ("localhost@evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("[::1", 403),
+    ],
+)
+def test_only_names_of_its_own_are_answered(client: TestClient, host: str, status: int) -> None:
+    settings = Settings(host="bound.example", hosts=("notes.example",))
+    other = TestClient(create_app(settings, tiny()), "http://localhost")
+    for path in ("/healthz", "/static/icon.svg"):
+        response = other.get(path, headers={"host": host})
+        assert response.status_code == status
+    if status == 403:
+        assert response.json()["error"]["code"] == "bad_host"
+    anybody = TestClient(create_app(Settings(hosts=("*",)), tiny()))
+    assert anybody.get("/healthz", headers={"host": "evil.example"}).status_code == 200
+
+
+def test_nobody_is_sent_elsewhere(client: TestClient) -> None:
+    for path in ("/v1/model/", "/static", "/healthz/"):
+        response = client.get(path, headers={"host": "6.6.6.6"}, follow_redirects=False)
+        assert (response.status_code, "location" in response.headers) == (404, False)
+
+
+def test_parameters_of_the_address_are_named(client: TestClient) -> None:
+    for query in ("steps=1", "steps", "steps=1&seed=2"):
+        response = client.post(f"/v1/recognize?{query}", json=strokes(power()))
+        assert (response.status_code, response.json()["error"]["code"]) == (422, "bad_options")
+        assert "steps: " in response.json()["error"]["message"]
+    assert client.get("/?from=bookmark").status_code == 200
+
+
+def test_answers_and_the_page_are_packed_but_streams_are_not(client: TestClient) -> None:
+    packed = {"accept-encoding": "gzip"}
+    page, script = client.get("/", headers=packed), "/static/katex/katex.min.js"
+    assert page.headers["content-encoding"] == "gzip"
+    assert "<!doctype html>" in page.text.lower()
+    response = client.get(script, headers=packed)
+    assert response.num_bytes_downloaded < 0.4 * len(response.content)
+    assert client.get(script, headers={"accept-encoding": ""}).content == response.content
+    answer = client.post("/v1/recognize", json=strokes(row("x+1=2")), headers=packed)
+    assert (answer.headers["content-encoding"], answer.json()["file"]) == ("gzip", "ink")
+    stream = client.post("/v1/recognize/stream", json=strokes(power()), headers=packed)
+    assert "content-encoding" not in stream.headers
 
 
 def test_other_origins_may_ask_only_where_allowed(recognizer: Recognizer) -> None:
@@ -309,6 +422,7 @@ def test_other_origins_may_ask_only_where_allowed(recognizer: Recognizer) -> Non
         ({"api_key": "short"}, "8 or more"),
         ({"api_key": " spaces around "}, "without outer spaces"),
         ({"cors": ("example.org",)}, "CORS origin 'example.org'"),
+        ({"hosts": ("example.org:80",)}, "host 'example.org:80' is no name"),
         ({"linger": -1}, "linger is -1"),
     ],
 )

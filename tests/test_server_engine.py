@@ -1,26 +1,31 @@
 """Batching, overload, deadlines, clients that leave, and stopping."""
 
+import ctypes
+import gc
+import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 from inkmaker import fraction, power, row
-from serving import events, in_process, on_a_port, strokes, tiny, wait_until
+from serving import events, in_process, on_a_port, repeated_scans, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
-from gryphone.errors import CheckpointError
+from gryphone.errors import CheckpointError, InkError
 from gryphone.reading.inputs import Input
 from gryphone.recognition.question import AUTO_STEPS, Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server import engine as engine_module
 from gryphone.server.app import create_app
-from gryphone.server.engine import Engine, Job
+from gryphone.server.engine import HEAVY, Engine, Job, cost_of
+from gryphone.server.problems import Problem
+from gryphone.server.readers import Readers
 from gryphone.server.settings import Settings
-from gryphone.server.telemetry import Metrics
+from gryphone.server.telemetry import Metrics, give_back_memory, resident_memory
 
 INKS = [power(), fraction(), row("x+1=2"), row("1"), row("2-1"), row("n=0"), row("(x)"), row("x.")]
 
@@ -218,18 +223,142 @@ def test_a_request_has_a_time_limit(recognizer: Recognizer) -> None:
         wait_until(lambda: gate.service.admission.inside == 0)
 
 
-def test_slow_reading_is_given_up(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr("gryphone.server.service.read_request", lambda *_: go_on.wait(10) and None)
-    with in_process(recognizer, read_seconds=0.1, queue=1) as client:
-        admission = client.app.state.service.admission  # type: ignore[attr-defined]
-        response = post(client, strokes(power()))
-        assert (response.status_code, response.json()["error"]["code"]) == (504, "slow_ink")
-        # The thread cannot be stopped, so it keeps its place.
-        assert admission.overdue == 1
-        assert post(client, strokes(power())).status_code == 503
-        go_on.set()
-        wait_until(lambda: admission.overdue == 0)
+def test_a_reader_that_does_not_end_is_killed() -> None:
+    readers = Readers(1, seconds=0.5)
+    try:
+        process = readers.submit(os.getpid).result(30)
+        assert process != os.getpid()
+        with pytest.raises(Problem, match=r"not read within 0\.5 s") as slow:
+            readers.submit(time.sleep, 60).result(30)
+        assert (slow.value.status, slow.value.code) == (504, "slow_ink")
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+        # Another takes its place, and survives what it is asked.
+        again = readers.submit(os.getpid).result(30)
+        assert again != process
+        with pytest.raises(Problem, match="the server failed"):
+            readers.submit(int, "x").result(30)
+        assert readers.submit(os.getpid).result(30) == again
+        with pytest.raises(InkError, match="broke its reader"):
+            readers.submit(os._exit, 1).result(30)
+        assert readers.submit(len, "abc").result(30) == 3
+        wait_until(lambda: readers.inside == 0)
+    finally:
+        readers.close()
+
+
+def test_a_picture_that_takes_too_long_stops_no_other(recognizer: Recognizer) -> None:
+    """Within all limits on scans and pixels, and still of some seconds."""
+    with in_process(recognizer, read_seconds=1.0, readers=1, scans=200) as client:
+        files = {"file": ("bomb.jpg", repeated_scans(90, side=5600))}
+        slow = client.post("/v1/recognize", files=files)
+        assert (slow.status_code, slow.json()["error"]["code"]) == (504, "slow_ink")
+        files = {"file": ("fine.jpg", repeated_scans(0))}
+        assert client.post("/v1/recognize", files=files).status_code == 200
+
+
+def test_what_became_of_an_abandoned_upload_is_in_no_log(
+    recognizer: Recognizer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gryphone.server.middleware.SENDING_SECONDS", 0.1)
+    reading: Future[Any] = Future()
+    reading.set_running_or_notify_cancel()
+    with in_process(recognizer, seconds=0.2) as client:
+        service: Any = client.app.state.service  # type: ignore[attr-defined]
+        monkeypatch.setattr(service.readers, "submit", lambda *_: reading)
+        response = client.post("/v1/recognize", files={"file": ("secret.png", b"x")})
+        assert (response.status_code, response.json()["error"]["code"]) == (504, "timeout")
+        reading.set_exception(InkError("secret.png: the page is blank"))
+        assert client.get("/healthz").status_code == 200
+        gc.collect()
+    assert "secret" not in caplog.text
+
+
+def test_heavy_questions_come_last_and_alone(recognizer: Recognizer) -> None:
+    engine = Engine(Settings(batch=8), Metrics(), recognizer)
+    costs = [HEAVY + 1, 10, HEAVY + 1, 20, HEAVY, 30]
+    jobs = [Job(Input(power()), Ask(), 0.01 * n, 99, cost=cost) for n, cost in enumerate(costs)]
+    for job in jobs:
+        engine.submit(job)
+    engine.close()
+    batches = [[jobs.index(job) for job in batch] for batch in engine.batches()]
+    assert batches == [[1, 3, 5], [0], [2], [4]]
+    # Large ones do not fill a batch: those behind them would wait for all.
+    engine = Engine(Settings(batch=8), Metrics(), recognizer)
+    for _ in range(5):
+        engine.submit(Job(Input(power()), Ask(), 0.0, 99, cost=HEAVY / 2))
+    engine.close()
+    assert [len(batch) for batch in engine.batches()] == [3, 2]
+    engine = Engine(Settings(batch=8), Metrics(), recognizer)
+    # Nobody waits for ever: after a while a heavy one is older than what is light and new.
+    engine.submit(Job(Input(power()), Ask(), 0.0, 99, cost=HEAVY + 1))
+    engine.submit(Job(Input(power()), Ask(), 60.0, 99, cost=10))
+    assert next(engine.batches())[0].cost == HEAVY + 1
+
+
+def test_others_pass_between_the_steps_of_a_heavy_one(recognizer: Recognizer) -> None:
+    engine = Engine(Settings(), Metrics(), recognizer)
+    now, order = time.perf_counter(), []
+    light = Job(Input(row("1")), Ask(steps=1), now, now + 60, cost=1)
+    light.answer.add_done_callback(lambda _: order.append("light"))
+
+    def emit(step: Any) -> None:
+        order.append(step.number)
+        if step.number == 1 and step.look == 1:
+            engine.submit(light)
+
+    heavy = Job(Input(power()), Ask(steps=3), now, now + 60, emit, cost=HEAVY + 1)
+    heavy.answer.add_done_callback(lambda _: order.append("heavy"))
+    engine.submit(heavy)
+    engine.start()
+    assert heavy.answer.result(20).latex == recognizer.recognize(power(), steps=3).latex
+    assert light.answer.result(20).latex == recognizer.recognize(row("1"), steps=1).latex
+    assert order[:3] == [1, "light", 2]
+    assert order[-1] == "heavy"
+    engine.close(5)
+
+
+def test_who_would_be_answered_too_late_is_told_at_once(recognizer: Recognizer) -> None:
+    with in_process(recognizer, seconds=10) as client, ThreadPoolExecutor(9) as pool:
+        gate = Gate(client)
+        gate.engine.pace = 3 / cost_of(20, Ask())  # seconds for a small ink
+        jobs = [pool.submit(post, client, strokes(row("1"), steps=1)) for _ in range(9)]
+        wait_until(lambda: sum(job.done() for job in jobs) >= 1)
+        refused = next(job for job in jobs if job.done()).result()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+        assert "is waiting; try again in" in refused.json()["error"]["message"]
+        assert 1 <= int(refused.headers["retry-after"]) <= 30
+        gate.open.set()
+        statuses = sorted(job.result(20).status_code for job in jobs)
+        assert set(statuses) == {200, 503}
+        assert post(client, strokes(row("1"))).status_code == 200  # when nothing is inside
+
+
+def test_memory_is_given_back(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [bytes(50_000) for _ in range(4_000)]
+    last, held = bytes(50_000), resident_memory()  # nothing below the last block goes back itself
+    del blocks
+    give_back_memory()
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        assert resident_memory() < held - 100_000_000
+    assert len(last) == 50_000
+    told: list[None] = []
+    monkeypatch.setattr(engine_module, "TIDY_SECONDS", 0.0)
+    monkeypatch.setattr(engine_module, "give_back_memory", lambda: told.append(None))
+    with in_process(recognizer) as client:
+        for count in (1, 2):
+            assert post(client, strokes(row("1"))).status_code == 200
+            wait_until(lambda count=count: len(told) == count)
+
+
+def test_the_pace_is_learned(recognizer: Recognizer) -> None:
+    with in_process(recognizer) as client:
+        engine = client.app.state.service.engine  # type: ignore[attr-defined]
+        engine.pace = 1.0
+        for _ in range(5):
+            assert post(client, strokes(row("1"))).status_code == 200
+        wait_until(lambda: engine.pace < 0.4)
+        assert engine.ahead(float("inf")) == 0.0
 
 
 def slow_steps(monkeypatch: pytest.MonkeyPatch, seen: list[int], seconds: float = 0.05) -> None:
@@ -292,7 +421,7 @@ def test_not_ready_until_the_model_is_loaded(
     go_on = threading.Event()
     monkeypatch.setattr(engine_module, "load", lambda *_: go_on.wait(10) and recognizer)
     app = create_app(Settings())
-    with TestClient(app) as client:
+    with TestClient(app, "http://localhost") as client:
         assert client.get("/healthz").status_code == 200
         ready = client.get("/readyz")
         assert (ready.status_code, ready.json()) == (503, {"status": "loading"})

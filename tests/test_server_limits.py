@@ -1,6 +1,7 @@
 """What the server refuses, and that a refusal is one clear line with the right status."""
 
 import io
+import json
 import socket
 import struct
 import time
@@ -14,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from inkmaker import power
 from PIL import Image
-from serving import in_process, on_a_port, strokes, tiny, wait_until
+from serving import in_process, on_a_port, repeated_scans, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import InkError
@@ -23,7 +24,13 @@ from gryphone.server.app import create_app
 from gryphone.server.problems import Problem
 from gryphone.server.run import make_server
 from gryphone.server.settings import Settings
-from gryphone.server.submission import read_form, read_photo, read_request
+from gryphone.server.submission import (
+    jpeg_scans,
+    read_form,
+    read_photo,
+    read_request,
+    read_upload,
+)
 
 SMALL = {"body": 20_000, "strokes": 50, "points": 400, "megapixels": 2, "path": 100}
 BOMB = (
@@ -72,12 +79,15 @@ def noise(format_: str, side: int = 60) -> bytes:
         (b"[]", 422, "bad_options", "the body"),
         (b"{}", 422, "bad_options", "give either strokes or inkml"),
         (b'{"strokes": [[[0,0]]], "inkml": "<ink/>"}', 422, "bad_options", "give either"),
-        (b'{"strokes": []}', 422, "bad_options", "strokes"),
-        (b'{"strokes": [[]]}', 422, "bad_options", "strokes.0"),
-        (b'{"strokes": [[[0]]]}', 422, "bad_options", "strokes.0.0"),
-        (b'{"strokes": [[[0, NaN]]]}', 422, "bad_options", "finite"),
-        (b'{"strokes": [[[0, 1e999]]]}', 422, "bad_options", "finite"),
-        (b'{"strokes": [[[0, "1"]]]}', 422, "bad_options", "valid number"),
+        (b'{"strokes": []}', 400, "bad_ink", "no strokes"),
+        (b'{"strokes": [[]]}', 400, "bad_ink", "no strokes"),
+        (b'{"strokes": 3}', 400, "bad_ink", "expected a list of strokes"),
+        (b'{"strokes": [[[0]]]}', 400, "bad_ink", "stroke 0, point 0"),
+        (b'{"strokes": [[[0, NaN]]]}', 400, "bad_ink", "finite"),
+        (b'{"strokes": [[[0, 1e999]]]}', 400, "bad_ink", "finite"),
+        (b'{"strokes": [[[0, "1"]]]}', 400, "bad_ink", "expected two numbers"),
+        (b'{"strokes": [[{"x": 1}]]}', 400, "bad_ink", "expected two numbers"),
+        (b'{"inkml": 3}', 400, "bad_ink", "inkml: Input should be a valid string"),
         (b'{"strokes": [[[0, 1e12]]]}', 400, "bad_ink", "finite and below 1e+09"),
         (b'{"strokes": [[[0,0]]], "color": 1}', 422, "bad_options", "color"),
         (b'{"inkml": "<ink>"}', 400, "bad_ink", "broken XML"),
@@ -166,6 +176,106 @@ def test_a_body_of_bad_points_costs_no_more_than_its_bytes(point: bytes) -> None
     assert "far more than the limit of 20000 points" in str(caught.value)
 
 
+KEYS = {f"k{n}": 1 for n in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (KEYS, "options: k0 is no option"),
+        ({"lock": KEYS}, "options.lock: 20000 entries; far too many"),
+        ({"allowed": [1] * 20_000}, "options.allowed: 20000 entries"),
+        ({"remask": [""] * 20_000}, "options.remask: 20000 entries"),
+        ({"given": [1] * 20_000}, "options.given: 20000 entries"),
+    ],
+)
+def test_many_bad_options_are_one_complaint(options: Any, message: str) -> None:
+    """Each once cost a kilobyte, and all of them together held up whoever asked for the time."""
+    body = json.dumps({"strokes": [[[0, 0], [1, 1]]], "options": options}).encode()
+    tracemalloc.start()
+    with pytest.raises(Problem, match=message):
+        read_request(body, "application/json", Settings())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        ("<ink " + " ".join(f'a{n}="1"' for n in range(11_000)) + ">", "10500 attributes"),
+        ("<ink>" + "<a/>" * 11_000, "10500 tags"),
+        ("<ink>" + "1 2," * 11_000, "10400 points"),
+        ("<ink>" + "1 " * 20_000, "14000 values"),
+    ],
+)
+def test_xml_is_counted_before_it_is_parsed(inside: str, message: str) -> None:
+    document = f"{inside}<trace>0 0, 1 1</trace></ink>"
+    body = json.dumps({"inkml": document}).encode()
+    settings = Settings(**SMALL)
+    with pytest.raises(InkError, match=message):
+        read_request(body, "application/json", settings)
+    with pytest.raises(InkError, match=message):
+        read_upload(document.encode("utf-16"), "a.inkml", settings)
+
+
+def test_scans_of_a_jpeg_are_counted_before_it_is_decoded() -> None:
+    plain = noise("JPEG")
+    assert jpeg_scans(plain) == 1
+    # What is behind the image may be anything, and so may a comment.
+    assert jpeg_scans(plain + b"\xff\xda" * 500) == 1
+    comment = b"\xff\xfe\x00\x06\xff\xda\xff\xda"
+    assert jpeg_scans(plain[:2] + comment + plain[2:]) == 1
+    assert jpeg_scans(noise("PNG")) == 0
+    few = repeated_scans(0)
+    assert jpeg_scans(repeated_scans(50)) == jpeg_scans(few) + 50
+    assert read_photo(repeated_scans(20), "a.jpg", Settings())[1] == (200, 200)
+    with pytest.raises(InkError, match=r"a JPEG of 1[0-9]+ scans, the limit is 50"):
+        read_photo(repeated_scans(100), "a.jpg", Settings())
+
+
+def test_ink_is_limited_by_what_it_costs(client: TestClient) -> None:
+    canvas = tiny().checkpoint.config.canvas
+    body = json.dumps({"strokes": [[[10 * (n % 7), 10 * (n // 7)]] for n in range(49)]}).encode()
+    patches = read_request(body, "application/json", Settings(), canvas).patches
+    assert 49 <= patches <= 4 * 49
+    limits = Settings(patches=patches - 1)
+    with pytest.raises(InkError, match=f"cover {patches} patches of the canvas, the limit is"):
+        read_request(body, "application/json", limits, canvas)
+
+
+def talk(url: str, request: bytes) -> bytes:
+    """What a server says to some bytes before it hangs up."""
+    port = int(url.rstrip("/").rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(request)
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+    return answer
+
+
+def test_what_is_no_http_is_told_so_as_all_else_is(recognizer: Recognizer) -> None:
+    settings = Settings(port=0)
+    with on_a_port(create_app(settings, recognizer), settings) as url:
+        post = (
+            b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
+        both = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for request, code in (
+            (b"NONSENSE\r\n\r\n", "bad_http"),
+            (b"GET / HTTP/1.1\r\n\r\n", "bad_http"),  # without a host
+            (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000, "bad_http"),
+            (post + both + hidden, "bad_request"),
+        ):
+            head, _, body = talk(url, request).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            assert b"application/json" in head
+            assert b"x-content-type-options: nosniff" in head
+            assert json.loads(body)["error"]["code"] == code  # and nothing behind it
+
+
 def test_the_body_is_limited_while_it_is_read(client: TestClient) -> None:
     headers = {"content-type": "application/json"}
     for body in (b" " * 20_001, (b" " * 1000 for _ in range(30))):  # with a length, and chunked
@@ -247,9 +357,11 @@ def test_slow_clients_are_cut_off(recognizer: Recognizer) -> None:
         began = time.monotonic()
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.settimeout(5)
-            slow.sendall(b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\n")  # and no more
+            slow.sendall(b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\n")  # and no more
             assert slow.recv(100) == b""
-        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = (
+            b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.settimeout(5)
             slow.sendall(head + b"Content-Length: 50\r\n\r\n{")  # and no more
@@ -274,7 +386,7 @@ def test_a_client_that_reads_nothing_is_cut_off(
         with socket.socket() as lazy:
             lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             lazy.connect(("127.0.0.1", port))
-            lazy.sendall(b"GET /static/katex/katex.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * 40)
+            lazy.sendall(b"GET /static/katex/katex.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 40)
             wait_until(lambda: servers[0].server_state.connections)
             wait_until(lambda: not servers[0].server_state.connections)
 
@@ -283,7 +395,9 @@ def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:
     settings = Settings(port=0, **SMALL)
     with on_a_port(create_app(settings, recognizer), settings) as url:
         port = int(url.rstrip("/").rpartition(":")[2])
-        head = b"POST /v1/recognize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = (
+            b"POST /v1/recognize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        )
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(5)
             client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -296,7 +410,7 @@ def test_a_refused_body_leaves_the_server_well(recognizer: Recognizer) -> None:
             answer = client.recv(1000)
         assert answer.startswith(b"HTTP/1.1 413")
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200")
 
 

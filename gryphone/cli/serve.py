@@ -30,8 +30,15 @@ def serve(
     cors: Annotated[
         list[str] | None, typer.Option(help="An origin whose pages may ask; repeat it.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name this server is called by, beside localhost; repeat it."),
+    ] = None,
     queue: Annotated[int, typer.Option(help="Requests inside before others get a 503.")] = 64,
-    batch: Annotated[int, typer.Option(help="Inks that are read together.")] = 8,
+    batch: Annotated[
+        int | None, typer.Option(help="Inks that are read together (as suits the device).")
+    ] = None,
+    readers: Annotated[int, typer.Option(help="Processes that read photos and files.")] = 2,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -50,8 +57,10 @@ def serve(
         threads=threads,
         api_key=api_key,
         cors=tuple(cors or ()),
+        hosts=tuple(allow_host or ()),
         queue=queue,
         batch=batch,
+        readers=readers,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")

@@ -66,6 +66,12 @@ def drawing_of(
     )
 
 
+def patches_of(strokes: Sequence[Stroke], canvas: Canvas) -> int:
+    """How many patches of the canvas an ink touches."""
+    row, column, _, (_, width) = pixels_of(strokes, canvas)
+    return len(np.unique(row // canvas.patch * (width // canvas.patch) + column // canvas.patch))
+
+
 def pixels_of(
     strokes: Sequence[Stroke],
     canvas: Canvas,

@@ -14,6 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 
 from gryphone import __version__
 from gryphone.errors import GryphoneError
@@ -40,7 +41,7 @@ REF = "#/components/schemas/{model}"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The ink or the body cannot be read."},
     401: {"model": ErrorAnswer, "description": "The API key is missing or wrong."},
-    403: {"model": ErrorAnswer, "description": "A page of another origin, not allowed to ask."},
+    403: {"model": ErrorAnswer, "description": "A foreign page, or a foreign name of the server."},
     408: {"model": ErrorAnswer, "description": "The body came too slowly."},
     413: {"model": ErrorAnswer, "description": "The body is too large."},
     415: {"model": ErrorAnswer, "description": "Neither JSON nor a form."},
@@ -84,11 +85,13 @@ def create_app(settings: Settings | None = None, recognizer: Recognizer | None =
         lifespan=lifespan,
         docs_url=None,  # they load their scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # it would send people to whatever Host they named
     )
     app.state.service = service
     _routes(app, service)
     _errors(app)
     _openapi(app, settings)
+    app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(RequestMiddleware, service=service)
     if settings.cors:
         app.add_middleware(
@@ -190,8 +193,10 @@ def describe_model(service: Service) -> dict[str, Any]:
             "strokes": settings.strokes,
             "points": settings.points,
             "path": settings.path,
+            "patches": settings.patches,
+            "deadline_ms": 1000 * settings.seconds,
             "queue": settings.queue,
-            "batch": settings.batch,
+            "batch": service.engine.batch,
             "streams": settings.streams,
             "seconds": settings.seconds,
         },
@@ -228,6 +233,8 @@ def _openapi(app: FastAPI, settings: Settings) -> None:
             _, extra = models_json_schema(models, ref_template=REF)
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {}).update(extra["$defs"])
+            deadline = parts["schemas"]["Options"]["properties"]["deadline_ms"]
+            deadline["anyOf"][0]["maximum"] = 1000 * settings.seconds
             if settings.api_key is not None:
                 parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
                 for path, methods in found["paths"].items():

@@ -1,13 +1,14 @@
 """The one thread that owns the model, and the queue in front of it.
 
 Whatever waits is taken together, encoded in one pass, and refined in as few decodes as the
-questions allow. A question that fails, whose client left or whose time is up, hurts no other.
+questions allow. A question that fails, whose client left or whose time is up, hurts no other; a
+heavy one comes late, is answered alone, and lets others pass between its steps.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
+import math
 import queue
 import threading
 import time
@@ -18,16 +19,28 @@ from dataclasses import dataclass, field, replace
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
-from gryphone.recognition.question import Ask, Step
+from gryphone.recognition.question import AUTO_STEPS, Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
-from gryphone.server.problems import Problem, traceback_text
+from gryphone.server.problems import Problem, log, traceback_text
 from gryphone.server.settings import Settings
-from gryphone.server.telemetry import Metrics
+from gryphone.server.telemetry import Metrics, give_back_memory
 
-log = logging.getLogger("gryphone.server")
 # Canvases times steps of one decode: every step's distributions are kept until the answer.
 MOST_WORK = 640
+# What costs more is answered late and alone: nothing that CROHME's writers wrote does (up to 540
+# patches, read with automatic steps or ten).
+HEAVY = 2_500
+ORDINARY = 320  # of a batch, for each of the inks it may hold: it is done before large ones fill it
+# A question waits so many times longer than others as it takes longer.
+PATIENCE = 5.0
+TIDY_SECONDS = 10.0  # between times at which memory is given back
+
+
+def cost_of(patches: int, ask: Ask) -> float:
+    """Roughly how long a question takes, in milliseconds of one core: an encoder's pass or two,
+    and decoding steps at a fifth of that."""
+    return (patches + 20) * (2 + 0.2 * ask.work)
 
 
 class ClientLeft(Exception):
@@ -43,6 +56,7 @@ class Job:
     arrived: float
     expires: float
     emit: Callable[[Step], None] | None = None
+    cost: float = 0.0
     answer: Future[Result] = field(default_factory=Future)
     client_left: bool = False  # stop at the next step
 
@@ -85,8 +99,12 @@ class Engine:
         self.recognizer = recognizer
         self.failure: GryphoneError | None = None
         self.ready = threading.Event()
-        self.seconds_per_ink = 0.2  # as seen lately
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.pace = 0.0005  # seconds for each unit of cost, as seen lately
+        # By the turn of each, then in the order in which they came.
+        self._jobs: queue.PriorityQueue[tuple[float, int, Job | None]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self._open: set[Job] = set()  # not answered yet
+        self._aside = 0.0  # seconds in all for those that heavy ones let pass
         self.thread = threading.Thread(target=self._run, name="gryphone-model", daemon=True)
         self.on_ready: Callable[[], None] = lambda: None
         self.on_failure: Callable[[], None] = lambda: None
@@ -97,7 +115,24 @@ class Engine:
 
     def submit(self, job: Job) -> None:
         """Queue a question."""
-        self._jobs.put(job)
+        self._open.add(job)
+        job.answer.add_done_callback(lambda _: self._open.discard(job))
+        self._jobs.put((self.turn_of(job), next(self._numbers), job))
+
+    def turn_of(self, job: Job) -> float:
+        """What decides who is next: when it came, and how long it takes."""
+        return job.arrived + PATIENCE * self.pace * job.cost
+
+    def ahead(self, turn: float) -> float:
+        """Seconds that the model needs for what comes before some turn."""
+        return self.pace * sum(job.cost for job in tuple(self._open) if self.turn_of(job) <= turn)
+
+    @property
+    def batch(self) -> int:
+        """The most inks that are encoded together."""
+        if self.settings.batch is not None:
+            return self.settings.batch
+        return 1 if self.recognizer is None else self.recognizer.backend.batch
 
     @property
     def waiting(self) -> int:
@@ -106,7 +141,7 @@ class Engine:
 
     def close(self, timeout: float | None = None) -> None:
         """Finish what is queued, then stop."""
-        self._jobs.put(None)
+        self._jobs.put((math.inf, 0, None))  # behind all others
         if self.thread.is_alive():
             self.thread.join(timeout)
 
@@ -121,17 +156,27 @@ class Engine:
             return
         self.ready.set()
         self.on_ready()
+        tidied = time.perf_counter()
         for batch in self.batches():
-            began = time.perf_counter()
-            try:
-                self._answer(batch)
-            except Exception as error:  # this thread must outlive whatever happens in it
-                for job in batch:
-                    if not job.answer.done():
-                        self._fail(job, error)
-            seconds = time.perf_counter() - began
-            self.metrics.count_batch(len(batch), seconds)
-            self.seconds_per_ink += 0.2 * (seconds / len(batch) - self.seconds_per_ink)
+            self._work_on(batch)
+            if time.perf_counter() - tidied >= TIDY_SECONDS:
+                give_back_memory()
+                tidied = time.perf_counter()
+
+    def _work_on(self, batch: Sequence[Job]) -> None:
+        began, aside = time.perf_counter(), self._aside
+        try:
+            self._answer(batch)
+        except Exception as error:  # this thread must outlive whatever happens in it
+            for job in batch:
+                if not job.answer.done():
+                    self._fail(job, error)
+        seconds = time.perf_counter() - began - (self._aside - aside)
+        self.metrics.count_batch(len(batch), seconds)
+        done = [job for job in batch if job.answer.done() and job.answer.exception() is None]
+        cost = sum(job.cost for job in done)
+        if cost:
+            self.pace += 0.2 * (seconds / cost - self.pace)
 
     def _load(self) -> None:
         import torch
@@ -141,7 +186,8 @@ class Engine:
         if self.recognizer is None:
             self.recognizer = load(self.settings.weights, self.settings.device)
         # The first call builds the grammar and warms PyTorch up; no user should wait for that.
-        self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
+        for steps in ("auto", 2):
+            self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=steps)
 
     def batches(self) -> Iterator[list[Job]]:
         """What waits, a batch at a time; a little patience where more is about to come.
@@ -151,22 +197,45 @@ class Engine:
         """
         crowd = False
         while True:
-            job = self._jobs.get()
+            job = self._jobs.get()[2]
             if job is None:
                 return
             batch, end = [job], time.perf_counter() + self.settings.linger
-            while len(batch) < self.settings.batch:
+            while self._has_room(batch):
                 patience = end - time.perf_counter() if crowd or self.expected() else 0.0
-                try:
-                    job = self._jobs.get(patience > 0, max(patience, 0.0))
-                except queue.Empty:
+                another = self._next_light(patience)
+                if another is None:
                     break
-                if job is None:
-                    self._jobs.put(None)  # for the next round, behind what is still queued
-                    break
-                batch.append(job)
+                batch.append(another)
             crowd = len(batch) > 1
             yield batch
+
+    def _has_room(self, batch: Sequence[Job]) -> bool:
+        """Whether any light question may join a batch."""
+        cost = sum(job.cost for job in batch)
+        alone = batch[0].cost > HEAVY
+        return not alone and len(batch) < self.batch and cost <= ORDINARY * self.batch
+
+    def _next_light(self, patience: float = 0.0) -> Job | None:
+        """The next question, if there is one and it is not heavy."""
+        try:
+            entry = self._jobs.get(patience > 0, max(patience, 0.0))
+        except queue.Empty:
+            return None
+        if entry[2] is None or entry[2].cost > HEAVY:
+            self._jobs.put(entry)
+            return None
+        return entry[2]
+
+    def _let_pass(self) -> None:
+        """Answer what came while a heavy one is being refined."""
+        began = time.perf_counter()
+        while (job := self._next_light()) is not None:
+            batch = [job]
+            while self._has_room(batch) and (job := self._next_light()) is not None:
+                batch.append(job)
+            self._work_on(batch)
+        self._aside += time.perf_counter() - began
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         """Answer a batch; should it fail as a whole, every job on its own."""
@@ -198,9 +267,18 @@ class Engine:
             raise RuntimeError("the model is not loaded")
         return self.recognizer.encode_inputs([job.input for job in jobs])
 
-    @staticmethod
-    def _asked(job: Job) -> Ask:
-        return replace(job.ask, on_step=job.watch)
+    def _asked(self, job: Job) -> Ask:
+        """The question, and who looks at its steps: nobody where it is soon answered anyway, for
+        a GPU is slowed down by that."""
+
+        def watch(step: Step) -> bool:
+            self._let_pass()
+            return job.watch(step)
+
+        if job.cost > HEAVY:
+            return replace(job.ask, on_step=watch)
+        watched = job.emit is not None or job.ask.work > AUTO_STEPS
+        return replace(job.ask, on_step=job.watch if watched else None)
 
     def _answer_in_time(self, job: Job, seen: Encoded) -> None:
         """As many steps as fit before a job's own deadline."""
@@ -271,9 +349,9 @@ class Engine:
 def group_alike(questions: Sequence[tuple[Job, Question]]) -> Iterator[list[tuple[Job, Question]]]:
     """Questions that one decode can answer: equal steps, seed and views, bounded work."""
 
-    def kind(item: tuple[Job, Question]) -> tuple[int, int, str, int]:
+    def kind(item: tuple[Job, Question]) -> tuple[int, bool, int, str, int]:
         ask = item[1].ask
-        return ask.total_steps, ask.seed, ask.method, ask.views
+        return ask.total_steps, ask.auto, ask.seed, ask.method, ask.views
 
     for _, alike in itertools.groupby(sorted(questions, key=kind), key=kind):
         group: list[tuple[Job, Question]] = []

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import time
 from collections.abc import Sequence
+from ipaddress import ip_address
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gryphone.server.problems import Problem, problem_of, traceback_text
+from gryphone.server.problems import Problem, log, one_line, problem_of, traceback_text
 from gryphone.server.service import Service
 from gryphone.server.settings import Settings
-
-log = logging.getLogger("gryphone.server")
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -88,6 +87,23 @@ class RequestMiddleware:
     def check(self, scope: Scope) -> None:
         """What can be refused by the headers alone."""
         headers = Headers(scope=scope)
+        self._check_host(headers.get("host", ""), (*self.settings.hosts, self.settings.host))
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Where a proxy believes the one and we the other, a body can hold a hidden request.
+            raise Problem(
+                400, "bad_request", "Content-Length and Transfer-Encoding together; send one"
+            )
+        if scope["path"].startswith("/v1/") and scope["query_string"]:
+            query = scope["query_string"].decode("latin-1")
+            name = next((key for key, _ in parse_qsl(query, True, max_num_fields=1000)), query)
+            raise Problem(
+                422,
+                "bad_options",
+                one_line(
+                    f"{one_line(name, 60)}: no parameter of the address is read; "
+                    "options go into the body"
+                ),
+            )
         if self.settings.api_key is not None and scope["path"].startswith(KEY_PROTECTED):
             self._check_key(headers, self.settings.api_key)
         if scope["method"] == "POST":
@@ -97,10 +113,27 @@ class RequestMiddleware:
             raise too_large(self.settings)
 
     @staticmethod
+    def _check_host(host: str, allowed: Sequence[str]) -> None:
+        """A foreign name may have been pointed at this machine by whoever owns it: his pages would
+        be of the same origin as ours."""
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".") if _is_host(host) else host
+        known = name in ("", "localhost") or "*" in allowed or name in map(str.lower, allowed)
+        if not known and not _is_address(name):
+            raise Problem(
+                403,
+                "bad_host",
+                f"{one_line(host, 60)} is no name of this server; --allow-host adds one",
+            )
+
+    @staticmethod
     def _check_origin(headers: Headers, allowed: Sequence[str]) -> None:
         """A form needs no CORS to be sent: no other site may keep this machine busy with them."""
-        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if foreign and "*" not in allowed and headers.get("origin") not in allowed:
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site is None and origin is not None:  # an old browser; ours come from where they go to
+            foreign = origin.partition("://")[2].lower() != headers.get("host", "").lower()
+        else:
+            foreign = site in ("cross-site", "same-site")
+        if foreign and "*" not in allowed and origin not in allowed:
             raise Problem(403, "bad_origin", "pages of this origin may not ask; --cors allows it")
 
     @staticmethod
@@ -159,7 +192,9 @@ class HandledRequest:
         """Answer with an error, unless the answer has begun: then the connection must break."""
         if self.status is not None:
             raise ConnectionAbortedError(problem.message)
-        response = JSONResponse(problem.body(), problem.status, problem.headers)
+        # What is left of a body that was not read is no next request.
+        headers = problem.headers | {"connection": "close"}
+        response = JSONResponse(problem.body(), problem.status, headers)
         await response(self.scope, self.receive, self.send)
 
     def close(self) -> None:
@@ -174,6 +209,21 @@ class HandledRequest:
         if path in ROUTES:
             return str(path)
         return "/static" if path.startswith("/static/") else "other"
+
+
+def _is_host(text: str) -> bool:
+    try:
+        urlsplit(f"//{text}").port  # noqa: B018  raises
+    except ValueError:
+        return False
+    return not set(text) & set("/?#@\\")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def too_large(settings: Settings) -> Problem:

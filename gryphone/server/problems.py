@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 
 from gryphone.errors import ConfigError, GryphoneError, InkError, TokenError
+
+log = logging.getLogger("gryphone.server")
 
 
 class Problem(Exception):
@@ -13,6 +16,9 @@ class Problem(Exception):
     def __init__(self, status: int, code: str, message: str, retry: int | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.retry = status, code, message, retry
+
+    def __reduce__(self) -> tuple[type[Problem], tuple[object, ...]]:
+        return Problem, (self.status, self.code, self.message, self.retry)
 
     def body(self) -> dict[str, dict[str, str]]:
         """What the client reads."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
+import json
 import socket
-import warnings
 from collections.abc import Callable
 from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gryphone.errors import ConfigError
 from gryphone.server.app import create_app
+from gryphone.server.middleware import SECURITY_HEADERS
+from gryphone.server.problems import Problem
 from gryphone.server.settings import Settings
 
 BACKLOG = 256
@@ -53,7 +55,8 @@ class TimedTransport:
 
 
 def timed_protocol(seconds: float) -> type[H11Protocol]:
-    """uvicorn's protocol with time limits on headers and last bytes, which it does not have."""
+    """uvicorn's protocol with time limits on headers and last bytes, which it does not have, and
+    with our shape of errors."""
 
     class TimedProtocol(H11Protocol):
         """Closes a connection that sends no complete request, or takes no answer, in time."""
@@ -71,6 +74,18 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
                 self._stop_waiting()
             elif self.waiting is None:  # a second request on the connection has begun
                 self._wait()
+
+        def send_400_response(self, msg: str) -> None:
+            problem = Problem(400, "bad_http", "this is no HTTP request that can be read")
+            body = json.dumps(problem.body()).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body))}
+            headers |= SECURITY_HEADERS | {"cache-control": "no-store", "connection": "close"}
+            response = h11.Response(
+                status_code=400, headers=list(headers.items()), reason=b"Bad Request"
+            )
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
@@ -106,13 +121,7 @@ def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
 
 def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
-    from PIL import Image
-
     sock = listen(settings)
-    # The size of an image is checked by our own limit.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    # It tells of every broken form; the client is told, and that is enough.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     app = create_app(settings)
     server, engine = make_server(settings, app), app.state.service.engine
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from gryphone.ink import LARGEST_COORDINATE
-from gryphone.recognition.question import MOST_STEPS, MOST_VIEWS, Ask
+from gryphone.recognition.question import AUTO, AUTO_STEPS, MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.recognition.result import Result
 from gryphone.server.problems import Problem, one_line
 
@@ -16,7 +24,6 @@ from gryphone.server.problems import Problem, one_line
 LIMITS = {
     "work": 1_200,
     "steps": MOST_STEPS,
-    "deadline_ms": 60_000,
     "n_best": 10,
     "samples": 16,
     "views": MOST_VIEWS,
@@ -29,14 +36,52 @@ LIMITS = {
 M = TypeVar("M", bound=BaseModel)
 _NAME = 32  # characters of the longest symbol or modifier
 
+
+def _few(value: Any) -> Any:
+    """A complaint about each of a million entries takes a kilobyte, and a while."""
+    most = LIMITS["allowed"]  # of all lists and mappings the longest
+    if isinstance(value, (dict, list)) and len(value) > most:
+        raise ValueError(f"{len(value)} entries; far too many")
+    return value
+
+
+def _steps(value: Any) -> Any:
+    """One complaint, where a union has one for each of its kinds."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_STEPS
+    if not whole and value not in (AUTO, None):
+        raise ValueError(f"it must be a whole number from 1 to {MOST_STEPS}, or {AUTO!r}")
+    return value
+
+
 Name = Annotated[str, Field(min_length=1, max_length=_NAME)]
+Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Entry = Annotated[str, Field(max_length=_NAME)]
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,2})$")]
 Row = Annotated[list[Entry], Field(min_length=1, max_length=2)]
-Number = Annotated[float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
-# One bad point is enough: a complaint about each of a million takes a kilobyte each.
-Point = Annotated[list[Number], FailFast(), Field(min_length=2, max_length=3)]
-Stroke = Annotated[list[Point], FailFast(), Field(min_length=1)]
+# As `reading.strokes` reads them, which says what is wrong with bad ones.
+_NUMBER = {"type": "number", "minimum": -LARGEST_COORDINATE, "maximum": LARGEST_COORDINATE}
+_POINT = {
+    "anyOf": [
+        {"type": "array", "prefixItems": [_NUMBER, _NUMBER], "minItems": 2},
+        {
+            "type": "object",
+            "properties": {"x": _NUMBER, "y": _NUMBER},
+            "required": ["x", "y"],
+        },
+    ]
+}
+_COLUMN = {"type": "array", "items": _NUMBER}
+_STROKE = {
+    "anyOf": [
+        {"type": "array", "items": _POINT},
+        {
+            "type": "object",
+            "properties": {"x": _COLUMN, "y": _COLUMN},
+            "required": ["x", "y"],
+        },
+    ]
+}
+Strokes = Annotated[Any, WithJsonSchema({"type": "array", "items": _STROKE, "minItems": 1})]
 
 EXAMPLE: Any = [[[10, 10], [30, 50]], [[30, 10], [10, 50]], [[40, 2], [48, 2], [48, 10], [40, 14]]]
 
@@ -46,6 +91,14 @@ class StrictModel(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > len(cls.model_fields):
+            unknown = next(key for key in value if key not in cls.model_fields)
+            raise ValueError(f"{one_line(unknown, _NAME)} is no option, nor are others of these")
+        return value
+
 
 class Options(StrictModel):
     """How to recognise; everything is optional."""
@@ -54,14 +107,13 @@ class Options(StrictModel):
         json_schema_extra={"examples": [{"steps": 10, "n_best": 3, "lock": {"0": "x"}}]}
     )
 
-    steps: int | None = Field(
-        default=None, ge=1, le=LIMITS["steps"], description="Refinement steps (10)."
+    steps: Annotated[Steps | Literal["auto"] | None, BeforeValidator(_steps)] = Field(
+        default=None,
+        description="Refinement steps; auto, the default without a deadline, takes one, and where "
+        f"that leaves doubt up to {AUTO_STEPS} more.",
     )
     deadline_ms: float | None = Field(
-        default=None,
-        ge=1,
-        le=LIMITS["deadline_ms"],
-        description="As many steps as fit into this time.",
+        default=None, ge=1, description="As many steps as fit into this time."
     )
     seed: int = Field(default=0, ge=0, lt=2**53, description="The same seed gives the same answer.")
     n_best: int = Field(default=1, ge=1, le=LIMITS["n_best"], description="Whole answers to list.")
@@ -71,7 +123,7 @@ class Options(StrictModel):
         le=LIMITS["samples"],
         description="Independent decodes (1, or 5 for n_best).",
     )
-    lock: dict[Position, Name | Row] = Field(
+    lock: Annotated[dict[Position, Name | Row], BeforeValidator(_few)] = Field(
         default_factory=dict,
         max_length=LIMITS["locks"],
         description="Position to the symbol, or [symbol, modifier], that must stand there.",
@@ -82,18 +134,18 @@ class Options(StrictModel):
         max_length=LIMITS["hint"],
         description="LaTeX with holes: ? is one symbol, ... any run.",
     )
-    allowed: list[Name] | None = Field(
+    allowed: Annotated[list[Name] | None, BeforeValidator(_few)] = Field(
         default=None,
         min_length=1,
         max_length=LIMITS["allowed"],
         description="The only symbols to use.",
     )
-    remask: list[Annotated[int, Field(ge=0, lt=1000)]] = Field(
+    remask: Annotated[list[Annotated[int, Field(ge=0, lt=1000)]], BeforeValidator(_few)] = Field(
         default_factory=list,
         max_length=LIMITS["symbols"],
         description="Positions of `given` (or of a first answer) to solve again.",
     )
-    given: list[Row] | None = Field(
+    given: Annotated[list[Row] | None, BeforeValidator(_few)] = Field(
         default=None,
         min_length=1,
         max_length=LIMITS["symbols"],
@@ -157,10 +209,10 @@ class InkRequest(StrictModel):
         }
     )
 
-    strokes: Annotated[list[Stroke], FailFast()] = Field(
-        default_factory=list,
-        min_length=1,
-        description=f"[x, y] or [x, y, time] points; |x|, |y| up to {LARGEST_COORDINATE:g}.",
+    strokes: Strokes = Field(
+        default=None,
+        description="Each a list of points, [x, y], [x, y, time] or objects with x and y, or an "
+        "object with lists of x and of y.",
     )
     inkml: str = Field(default="", min_length=1)
     options: Options = Field(default_factory=Options)
@@ -305,4 +357,6 @@ def _problem(error: ValidationError, what: str) -> Problem:
         place = ".".join(str(part) for part in item["loc"][:6]) or what
         lines.append(f"{place}: {item['msg'].removeprefix('Value error, ')}")
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+    if found[0]["loc"][:1] == ("inkml",):
+        return Problem(400, "bad_ink", one_line("; ".join(lines) + more))
     return Problem(422, "bad_options", one_line("; ".join(lines) + more))

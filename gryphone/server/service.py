@@ -16,13 +16,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gryphone.latex.mathml import to_mathml
 from gryphone.recognition.constraints import token_id
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 from gryphone.server.admission import Admission, Place
-from gryphone.server.engine import ClientLeft, Engine, Job
+from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
 from gryphone.server.problems import Problem, problem_of
+from gryphone.server.readers import Readers
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
 from gryphone.server.submission import FORM, Submission, media_type, read_request, warm_up
@@ -30,6 +32,7 @@ from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
 Event = Step | Future[Result]
+QUICK = 1 << 18  # bytes of strokes that are read at once; a formula has a tenth of that
 LATE_SECONDS = 0.25  # by which an answer may miss its own deadline and is still sent
 
 
@@ -50,8 +53,8 @@ class Service:
         self.metrics = Metrics()
         self.admission = Admission(settings)
         self.engine = Engine(settings, self.metrics, recognizer, lambda: self.admission.reading)
-        # Tracing an image takes a second at worst; it must not hold up small requests.
-        self.readers = ThreadPoolExecutor(settings.readers, "gryphone-reader")
+        # Uploads are read in processes, which can be killed; strokes are soon read.
+        self.readers = Readers(settings.readers, settings.read_seconds)
         self.quick_workers = ThreadPoolExecutor(2, "gryphone-quick")
         add_gauge = self.metrics.add_gauge
         add_gauge("gryphone_requests_inside", "Requests inside.", self.admission, "inside")
@@ -61,13 +64,14 @@ class Service:
     def start(self) -> None:
         """Load the model, and what reads images beside it."""
         self.engine.start()
-        self.readers.submit(warm_up)
+        self.readers.start(warm_up)
+        self.quick_workers.submit(to_mathml, "+")
 
     async def close(self) -> None:
         """Finish what is running."""
         await asyncio.to_thread(self.engine.close, self.settings.seconds)
-        for pool in (self.readers, self.quick_workers):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self.quick_workers.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self.readers.close)
 
     @property
     def recognizer(self) -> Recognizer:
@@ -79,7 +83,7 @@ class Service:
     async def recognize(self, request: Request) -> bytes:
         """The answer to one request, as JSON."""
         body = await self._receive(request)
-        place = Place(self.admission)
+        place = Place(self.admission, self._ahead())
         try:
             submission, job = await self._start(body, None)
             result = await self._answer(request, job)
@@ -90,7 +94,7 @@ class Service:
     async def stream(self, request: Request) -> StreamingResponse:
         """The same, step by step. What fails before the first step has a status of its own."""
         body = await self._receive(request, stream=True)
-        place = Place(self.admission, stream=True)
+        place = Place(self.admission, self._ahead(), stream=True)
         job: Job | None = None
 
         def close() -> None:
@@ -104,7 +108,8 @@ class Service:
             first = await _if_connected(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            return EventStreamResponse(self._events(first, events, submission), close)
+            auto = job.ask.auto
+            return EventStreamResponse(self._events(first, events, submission, auto), close)
         except BaseException:
             close()
             raise
@@ -113,9 +118,9 @@ class Service:
         """The body, once it is clear that it will be read; who sends it slowly takes no place."""
         began = time.perf_counter()
         self.recognizer  # noqa: B018  raises while it is loaded
-        self.admission.check(stream)
         kind = request.headers.get("content-type", "")
-        media_type(kind)
+        upload = media_type(kind) == FORM
+        self.admission.check(self._ahead() + upload * self.readers.expected, stream)
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise Problem(415, "bad_encoding", f"a {encoding[:20]} body is not read; send it plain")
@@ -126,6 +131,10 @@ class Service:
             seconds = f"{self.settings.body_seconds:g} s"
             raise Problem(408, "slow_body", f"the body did not arrive within {seconds}") from None
 
+    def _ahead(self) -> float:
+        """Seconds of work before a small question that comes now."""
+        return self.engine.ahead(time.perf_counter())
+
     async def _start(
         self, body: Body, events: asyncio.Queue[Event] | None
     ) -> tuple[Submission, Job]:
@@ -133,46 +142,27 @@ class Service:
         submission = await self._read(body)
         ask = ask_of(self.recognizer, submission.options)
         job = Job(submission.input, ask, body.began, body.began + self.settings.seconds)
+        job.cost = cost_of(submission.patches, ask)
+        self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
         if events is not None:
             put = _put_from_thread(events)
             job.emit = put
             job.answer.add_done_callback(put)
         self.engine.submit(job)
-        self.admission.seconds_per_ink = self.engine.seconds_per_ink
         return submission, job
 
     async def _read(self, body: Body) -> Submission:
-        pool = self.readers if media_type(body.content_type) == FORM else self.quick_workers
+        quick = media_type(body.content_type) != FORM and len(body.data) <= QUICK
+        pool = self.quick_workers if quick else self.readers
         self.admission.reading += 1
-        work = pool.submit(read_request, body.data, body.content_type, self.settings)
+        canvas = self.recognizer.checkpoint.config.canvas
+        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas)
         try:
-            async with asyncio.timeout(self.settings.read_seconds):
-                return await asyncio.shield(asyncio.wrap_future(work))
-        except TimeoutError:
-            self._abandon(work)
-            seconds = f"{self.settings.read_seconds:g} s"
-            raise Problem(504, "slow_ink", f"the ink was not read within {seconds}") from None
-        except asyncio.CancelledError:
-            self._abandon(work)
-            raise
+            # No shield around it: what becomes of a reading that was given up is nobody's business,
+            # and asyncio would log its error, in which names of files are.
+            return await asyncio.wrap_future(work)
         finally:
             self.admission.reading -= 1
-
-    def _abandon(self, work: Future[Submission]) -> None:
-        """A thread cannot be stopped: it keeps its place until it is done."""
-        if work.cancel() or work.done():
-            return
-        loop, admission = asyncio.get_running_loop(), self.admission
-        admission.overdue += 1
-
-        def release() -> None:
-            admission.overdue -= 1
-
-        def done(_: Future[Submission]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(release)
-
-        work.add_done_callback(done)
 
     async def _answer(self, request: Request, job: Job) -> Result:
         try:
@@ -188,12 +178,12 @@ class Service:
             job.client_left = True
 
     async def _events(
-        self, first: Event, events: asyncio.Queue[Event], submission: Submission
+        self, first: Event, events: asyncio.Queue[Event], submission: Submission, auto: bool
     ) -> AsyncIterator[bytes]:
         """Server-sent events up to the result or the error."""
         event = first
         while isinstance(event, Step):
-            yield _event("step", _step(event))
+            yield _event("step", _step(event, auto))
             event = await events.get()
         try:
             answer = await self._render(submission, event.result())
@@ -260,10 +250,10 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step, auto: bool) -> dict[str, Any]:
     return {
         "number": step.number,
-        "total": step.total,
+        "total": 1 if auto and step.look == 1 else step.total,  # of this look
         "latex": step.latex,
         "rows": [list(row) for row in step.rows],
         "masked": list(step.masked),

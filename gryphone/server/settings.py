@@ -11,6 +11,7 @@ from gryphone.errors import ConfigError
 from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
+_HOST = re.compile(r"[A-Za-z0-9.\-]+")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -19,11 +20,13 @@ class Settings:
     """What a server may use. Sizes are bytes unless the name says otherwise, times seconds.
 
     queue: requests between their body and their answer, before others get a 503. batch: inks that
-    go through the encoder together. linger: how long a batch waits for requests that are about
-    to come. readers: threads that trace images. streams: event streams at a time. seconds: the most
-    a request may take in all; read_seconds for reading its ink, body_seconds for sending its body,
-    header_seconds for sending its headers. buffer: bodies that are held at a time, all together.
-    path: length of all strokes together, in longer sides of the ink.
+    go through the encoder together (None: as many as suit the device). linger: how long a batch
+    waits for requests that are about to come. readers: processes that read uploads. streams: event
+    streams at a time. seconds: the most a request may take in all; read_seconds for reading an
+    upload, body_seconds for sending its body, header_seconds for sending its headers. buffer:
+    bodies that are held at a time, all together. path: length of all strokes together, in longer
+    sides of the ink. patches: squares of the canvas that the ink touches. scans: of a JPEG. hosts:
+    names that this server is called by, beside localhost, `host` and IP addresses; * is any.
     """
 
     host: str = "127.0.0.1"
@@ -33,13 +36,14 @@ class Settings:
     threads: int | None = None  # of PyTorch; None leaves its own choice
     api_key: str | None = None
     cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     queue: int = 64
-    batch: int = 8
+    batch: int | None = None
     linger: float = 0.01
     readers: int = 2
     streams: int = 16
     seconds: float = 30.0
-    read_seconds: float = 10.0
+    read_seconds: float = 5.0
     body_seconds: float = 15.0
     header_seconds: float = 10.0
     body: int = 16 << 20
@@ -48,6 +52,8 @@ class Settings:
     strokes: int = 2_000
     points: int = 100_000
     path: int = 1_000
+    patches: int = 1_500
+    scans: int = 50
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -72,6 +78,12 @@ class Settings:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
                     f"CORS origin {origin!r} is none; write it as https://example.org, or *"
+                )
+
+        for host in self.hosts:
+            if host != "*" and not _HOST.fullmatch(host):
+                raise ConfigError(
+                    f"host {host!r} is no name; write it as notes.example.org, without a port"
                 )
 
     @property

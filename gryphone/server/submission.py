@@ -1,8 +1,10 @@
-"""From the bytes of a request to ink: runs in the readers' threads, keeps everything in memory."""
+"""From the bytes of a request to ink: runs in the readers' processes, and writes no file."""
 
 from __future__ import annotations
 
 import io
+import re
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,9 @@ import numpy as np
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from gryphone.config import Canvas
 from gryphone.errors import InkError
+from gryphone.ink import Ink
 from gryphone.photo.decode import open_picture
 from gryphone.photo.image import read_image, trace_twice
 from gryphone.reading import formats
@@ -19,6 +23,7 @@ from gryphone.reading.formats import Format
 from gryphone.reading.inkml import read_inkml
 from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
+from gryphone.recognition.drawing import patches_of
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
 from gryphone.server.settings import Settings
@@ -28,7 +33,10 @@ if TYPE_CHECKING:
 
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
-SPARE_COMMAS = 10_000  # what options and annotations may have beside the points
+SPARE = 10_000  # commas and tags that options and annotations may have beside the points
+# A marker: none is escaped in the data of a scan, nor are those that restart it.
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd8\xff]")
+DECLARED = re.compile(r"""\A(\s{0,99}<\?xml[^>]{0,99}?)\sencoding=["'][^"']*["']""")
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class Submission:
     options: Options
     size: tuple[int, int] | None = None
     sent: bool = False  # the client knows the strokes: they are its own
+    patches: int = 0  # of the canvas that the ink touches: the model's work
 
 
 @dataclass
@@ -58,17 +67,43 @@ def media_type(header: str) -> str:
     return kind
 
 
-def read_request(body: bytes, content_type: str, settings: Settings) -> Submission:
-    """The ink and the options of a request."""
+def read_request(
+    body: bytes, content_type: str, settings: Settings, canvas: Canvas | None = None
+) -> Submission:
+    """The ink and the options of a request; with a canvas, what drawing it there costs."""
+    submission = _read_request(body, content_type, settings)
+    deadline = submission.options.deadline_ms
+    if deadline is not None and deadline > 1000 * settings.seconds:
+        raise Problem(
+            422,
+            "bad_options",
+            f"options.deadline_ms: at most {1000 * settings.seconds:g}, as long as a request may "
+            "take here",
+        )
+    _check_path(submission.input.ink, settings)
+    if canvas is None:
+        return submission
+    patches = patches_of(submission.input.ink.strokes, canvas)
+    if patches > settings.patches:
+        raise InkError(
+            f"{submission.input.ink.id}: the strokes cover {patches} patches of the canvas, the "
+            f"limit is {settings.patches}; send one formula at a time"
+        )
+    return replace(submission, patches=patches)
+
+
+def _read_request(body: bytes, content_type: str, settings: Settings) -> Submission:
     if media_type(content_type) == JSON:
         _check_json(body, "ink", settings)
         request = parse_request(body)
         if request.inkml:
-            data = request.inkml.encode(errors="replace")
+            # Text has no encoding any more, whatever it says of itself.
+            data = DECLARED.sub(r"\1", request.inkml, count=1).encode(errors="replace")
+            _check_xml(data, "ink", settings)
             ink = read_inkml(data, name="ink", limits=settings.ink)
-            return _checked(Submission(Input(ink), request.options), settings)
-        ink = read_strokes(request.strokes, name="ink", limits=settings.ink)
-        return _checked(Submission(Input(ink), request.options, sent=True), settings)
+            return Submission(Input(ink), request.options)
+        ink = read_strokes({"strokes": request.strokes}, name="ink", limits=settings.ink)
+        return Submission(Input(ink), request.options, sent=True)
     parts = read_form(body, content_type)
     if "file" not in parts:
         raise Problem(422, "bad_form", "file: is missing; upload an image or ink under that name")
@@ -79,7 +114,7 @@ def read_request(body: bytes, content_type: str, settings: Settings) -> Submissi
     if "options" in parts:
         options = parse_options(bytes(parts["options"].data))
     found, size = read_upload(bytes(parts["file"].data), _file_name(parts["file"]), settings)
-    return _checked(Submission(found, options, size), settings)
+    return Submission(found, options, size)
 
 
 def read_upload(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int] | None]:
@@ -91,6 +126,8 @@ def read_upload(data: bytes, name: str, settings: Settings) -> tuple[Input, tupl
         return read_photo(data, name, settings)
     if row.read is read_strokes:
         _check_json(data, name, settings)
+    elif row.read is read_inkml:
+        _check_xml(data, name, settings)
     ink = row.read(data, name=name, limits=settings.ink)
     # An id inside the file may be anything; a name that is safe to send back is not.
     return Input(replace(ink, id=one_line(ink.id, 80), label=None)), None
@@ -98,6 +135,11 @@ def read_upload(data: bytes, name: str, settings: Settings) -> tuple[Input, tupl
 
 def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple[int, int]]:
     """Ink of an image, traced."""
+    scans = jpeg_scans(data)
+    if scans > settings.scans:
+        raise InkError(
+            f"{name}: a JPEG of {scans} scans, the limit is {settings.scans}; save it again"
+        )
     picture = open_picture(_open_image(data, name, settings.megapixels), name)
     return Input(*trace_twice(picture.image, name=name)), picture.size
 
@@ -121,20 +163,41 @@ def _no_image() -> str:
 
 
 def warm_up() -> None:
-    """Trace a cross and write it down once: what that imports, no user should wait for."""
-    from gryphone.latex.mathml import to_mathml
-
+    """Trace a cross once: what that imports, no user should wait for."""
     page = np.full((40, 40), 255, dtype=np.uint8)
     page[18:22, 5:35] = page[5:35, 18:22] = 0
     read_image(page, name="cross")
-    to_mathml("+")
 
 
 def _check_json(data: bytes, name: str, settings: Settings) -> None:
     """Refuse by the commas alone: parsed, a body takes many times the memory of its bytes."""
-    most = 3 * settings.points + settings.strokes + SPARE_COMMAS
+    most = 3 * settings.points + settings.strokes + SPARE
     if data.count(b",") > most:
         raise InkError(f"{name}: far more than the limit of {settings.points} points")
+
+
+def _check_xml(data: bytes, name: str, settings: Settings) -> None:
+    """The same of InkML, by its tags, attributes, points and their values."""
+    for marks, what, most in (
+        (b"<", "tags", 10 * settings.strokes + SPARE),
+        (b"=", "attributes", 10 * settings.strokes + SPARE),
+        (b",", "points", settings.points + SPARE),
+        (b" \t\r\n", "values", 10 * settings.points + SPARE),
+    ):
+        if sum(data.count(mark) for mark in marks) > most:
+            raise InkError(f"{name}: more than {most} {what}; send the ink of one formula")
+
+
+def jpeg_scans(data: bytes) -> int:
+    """Scans of a JPEG, 0 of anything else: each costs a pass over all pixels, in a few bytes."""
+    count, at = 0, 2
+    while data.startswith(b"\xff\xd8") and (found := _MARKER.search(data, at)):
+        kind, at = found[0][-1], found.end()
+        if kind == 0xD9:  # what is behind the image may be anything, such as a film
+            break
+        count += kind == 0xDA
+        at += int.from_bytes(data[at : at + 2], "big") if kind != 0x01 else 0
+    return count
 
 
 def _open_image(data: bytes, name: str, megapixels: int) -> Image:
@@ -142,7 +205,9 @@ def _open_image(data: bytes, name: str, megapixels: int) -> Image:
     from PIL import Image
 
     try:
-        image = Image.open(io.BytesIO(data), formats=_decoded())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # see below
+            image = Image.open(io.BytesIO(data), formats=_decoded())
         width, height = image.size
     except Image.DecompressionBombError:
         raise InkError(f"{name}: more than {megapixels} megapixels; shrink the image") from None
@@ -156,9 +221,8 @@ def _open_image(data: bytes, name: str, megapixels: int) -> Image:
     return image
 
 
-def _checked(submission: Submission, settings: Settings) -> Submission:
+def _check_path(ink: Ink, settings: Settings) -> None:
     """Refuse ink whose drawing would cost far more than writing costs: a scribble without end."""
-    ink = submission.input.ink
     left, top, right, bottom = ink.bounds
     longest = max(right - left, bottom - top)
     length = sum(float(np.hypot(*np.diff(s, axis=0).T).sum()) for s in ink.strokes)
@@ -167,7 +231,6 @@ def _checked(submission: Submission, settings: Settings) -> Submission:
             f"{ink.id}: the strokes are {length / longest:.0f} times as long as the ink is wide, "
             f"the limit is {settings.path}; this is no writing"
         )
-    return submission
 
 
 def read_form(body: bytes, content_type: str) -> dict[str, Part]:

@@ -73,6 +73,7 @@ def test_writing_becomes_latex_step_by_step(desk: Desk) -> None:
           }).observe(status, { childList: true });
         }"""
     )
+    desk.find("#steps").fill("10")
     assert desk.write_example("09-series") == r"\sum_{k=1}^{n}k^{2}"
     seen = desk.page.evaluate("() => window.seen")
     steps = [text for text, _ in seen if text.startswith("Step")]
@@ -289,6 +290,29 @@ def test_history_keeps_and_brings_back(desk: Desk) -> None:
     expect(desk.find("#history-list .again")).to_have_count(0)
     stored = desk.page.evaluate("() => localStorage.getItem('gryphone.history')")
     assert stored == "[]"
+
+
+def test_as_many_steps_as_are_needed(desk: Desk) -> None:
+    asked: list[dict[str, Any]] = []
+    desk.page.on("request", lambda r: asked.append(r.post_data_json) if "stream" in r.url else None)
+    expect(desk.find("#steps-value")).to_have_text("as needed")
+    assert desk.write_example("02-sum") == "a+b=c"
+    assert asked[-1]["options"]["steps"] == "auto"
+    desk.find("#replay").click()
+    expect(desk.find("#status")).to_have_text("Step 1 of 1")
+    expect(desk.find(".box.masked")).to_have_count(5)
+    desk.settle()
+    desk.press(".")
+    expect(desk.find("#steps-value")).to_have_text("1")
+    desk.wait_for("document.body.dataset.state === 'waiting'")
+    desk.settle()
+    assert asked[-1]["options"]["steps"] == 1
+    desk.press(",", ",")
+    expect(desk.find("#steps")).to_have_attribute("aria-valuetext", "as needed")
+    # One step is not enough here.
+    desk.open_example("10-limit")
+    desk.find("#replay").click()
+    desk.wait_for("document.getElementById('status').textContent === 'Second look, step 2 of 8'")
 
 
 def test_more_steps_and_replay(desk: Desk) -> None:

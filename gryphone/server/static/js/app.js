@@ -17,7 +17,7 @@ const { drawing } = session;
 const pad = new Pad($("pad"), drawing);
 const formula = new FormulaView($("formula"));
 const panel = new SymbolPanel();
-const reader = new Reader(() => session.question(Number($("steps").value)));
+const reader = new Reader(() => session.question(Number($("steps").value) || "auto"));
 const player = new Player(showStep, showResult);
 
 // Asking
@@ -216,7 +216,9 @@ async function openFile(file) {
 function setSteps(value) {
   const slider = $("steps");
   slider.value = value;
-  $("steps-value").textContent = slider.value;
+  const shown = Number(slider.value) ? slider.value : "as needed";
+  $("steps-value").textContent = shown;
+  slider.setAttribute("aria-valuetext", shown);
   if (!drawing.empty) ask(250);
 }
 

@@ -2,6 +2,7 @@
 
 const TOTAL_MS = 520; // how long all steps of one reading take to show
 const SLOW_MS = 2200; // the same for a replay
+const SLOWEST_MS = 700; // for one step of it
 
 export class Player {
   #queue = [];
@@ -22,7 +23,8 @@ export class Player {
 
   step(step, slow = false) {
     if (this.#still && !slow) return;
-    this.#pace = slow ? SLOW_MS / Math.min(step.total, 20) : Math.min(70, TOTAL_MS / step.total);
+    const all = slow ? SLOW_MS / Math.min(step.total, 20) : TOTAL_MS / step.total;
+    this.#pace = Math.min(slow ? SLOWEST_MS : 70, all);
     this.#push({ step });
   }
 
