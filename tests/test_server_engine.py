@@ -419,7 +419,7 @@ def test_not_ready_until_the_model_is_loaded(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(engine_module, "load", lambda *_: go_on.wait(10) and recognizer)
+    monkeypatch.setattr(engine_module, "load", lambda *_, **__: go_on.wait(10) and recognizer)
     app = create_app(Settings())
     with TestClient(app, "http://localhost") as client:
         assert client.get("/healthz").status_code == 200

@@ -184,10 +184,9 @@ class Engine:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
         if self.recognizer is None:
-            self.recognizer = load(self.settings.weights, self.settings.device)
-        # The first call builds the grammar and warms PyTorch up; no user should wait for that.
-        for steps in ("auto", 2):
-            self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=steps)
+            # The first answers build the grammar and warm PyTorch up; no user should wait for that.
+            self.recognizer = load(self.settings.weights, self.settings.device, warm=True)
+        self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def batches(self) -> Iterator[list[Job]]:
         """What waits, a batch at a time; a little patience where more is about to come.
@@ -241,6 +240,10 @@ class Engine:
         """Answer a batch; should it fail as a whole, every job on its own."""
         jobs = [job for job in jobs if self._wanted(job)]
         if not jobs:
+            return
+        if self.recognizer is not None and 1 < len(jobs) <= self.recognizer.backend.few:
+            for job in jobs:
+                self._answer([job])
             return
         try:
             encoded = self._encode(jobs)
