@@ -438,7 +438,7 @@ def test_not_ready_until_the_model_is_loaded(
 def test_a_model_that_does_not_load_is_reported(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(engine_module, "load", fail)
@@ -446,7 +446,7 @@ def test_a_model_that_does_not_load_is_reported(
     engine.on_failure = told.set
     engine.start()
     assert told.wait(5)
-    assert isinstance(engine.failure, CheckpointError)
+    assert isinstance(engine.failure, CheckpointError) and str(error) in str(engine.failure)
     engine.close(5)
 
 
