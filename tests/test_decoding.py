@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gryphone.decoding import DecodeOptions, Request, decode, draws, unsure
+from gryphone.config import Remasking
+from gryphone.decoding import DecodeOptions, Request, decode, draws, run_key, unsure
 from gryphone.errors import ConfigError
 
 PAD, MASK, V = 0, 1, 12
@@ -64,6 +65,39 @@ def test_diffusion_is_algorithm_2(steps: int) -> None:
                     canvas[i] = MASK
         assert answer.ids.tolist() == cut(ids)
         assert answer.steps == steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+def test_diffusion_as_its_authors_code_it(steps: int) -> None:
+    """Visible tokens stay, each stream has its own draws, and the shares are linspace(1, 0, T)."""
+    theirs = Remasking(keep_visible=True, apart=True, from_all=True)
+    for b, answer in enumerate(run(3, steps=steps, seed=4, remasking=theirs)):
+        uniform = draws(4, 100 + b, 2, steps, 16)
+        canvas = np.full((16, 2), MASK)
+        for k, share in enumerate(np.linspace(1, 0, steps)):
+            ids = np.where(canvas == MASK, best(b, canvas)[0], canvas)
+            t = steps - 1 - k  # steps that are left
+            canvas = np.where(share > uniform[:, t].T, MASK, ids) if t else ids
+        assert answer.ids.tolist() == cut(canvas)
+
+
+@pytest.mark.parametrize("name", ["keep_visible", "apart", "from_all"])
+def test_each_way_to_remask_is_another(name: str) -> None:
+    usual = run(6, steps=4)
+    other = run(6, steps=4, remasking=Remasking(**{name: True}))
+    assert [a.ids.tolist() for a in usual] != [a.ids.tolist() for a in other]
+    assert all(a.steps == 4 for a in other)
+
+
+def test_the_first_stream_has_the_draws_that_all_streams_share() -> None:
+    assert np.array_equal(draws(1, 2, 2, 5, 7)[0], draws(1, 2, 5, 7))
+
+
+def test_runs_after_the_first_are_each_sample_s_own() -> None:
+    assert run_key(0, "a") == run_key(0, "b") == 0
+    keys = {run_key(run, name) for run in range(1, 10) for name in ("a", "b", "1:a")}
+    assert len(keys) == 27 and all(0 < key < 2**63 for key in keys)
+    assert run_key(1, "a") == 5373448803846538489  # what stored predictions were made with
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 10])

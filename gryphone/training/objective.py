@@ -64,8 +64,10 @@ def training_loss(
     else:
         lengths = token_canvas_lengths(batch.lengths, config.model.length, generator)
     truth, index, owner, lengths = token_canvases(batch, lengths, copies)
-    moment = sample_time(len(lengths), generator, config.time_power)[owner]
-    masked = forward_mask(truth, moment, MASK_ID, generator)
+    # A t for each copy, or one for each sample.
+    draws, per = (len(batch.lengths), copies) if config.shared_time else (len(lengths), 1)
+    moment = sample_time(draws, generator, config.time_power)[owner // per]
+    masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart)
     if config.corrupt:
         masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
 
@@ -76,7 +78,8 @@ def training_loss(
     logits, patch_logits = model(patches, masked, index, own)
     if config.rmml:
         first, second = ((owner % 2 == v).nonzero().squeeze(1) for v in (0, 1))
-        loss = rmml([x[first] for x in logits], [x[second] for x in logits], truth[first]).mean()
+        both = [x[first] for x in logits], [x[second] for x in logits]
+        loss = rmml(*both, truth[first], config.detached).mean()
     else:
         loss = cross_entropy(logits, truth).mean()
     parts = {"tokens": loss.detach()}
