@@ -40,6 +40,14 @@ style: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_recognize.py
+	$(BIN)/python benchmarks/bench_speed.py
+
+# The same on a GPU, with the processes that it takes to keep one busy; then every command once.
+bench-gpu: $(READY)
+	$(BIN)/python benchmarks/bench_speed.py --device cuda --workers 12
+
+gpu-check: $(READY)
+	$(BIN)/python benchmarks/on_gpu.py
 
 # Training speed of `paper` and `ink` on the GPU; needs packed/train.parquet (see docs/training.md).
 bench-train: $(READY)

@@ -238,11 +238,16 @@ def load_model(
     path: Path | str, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None
 ) -> GryphOne:
     """The network of a checkpoint directory, ready to be used; `checkpoint` is what it says."""
+    from gryphone.model import Undrawn
+
     path = checkpoint_directory(Path(path))
     checkpoint = checkpoint or read_checkpoint(path)
-    model = build_model(checkpoint.config, tuple(len(v) for v in checkpoint.tokenizer.vocabularies))
+    sizes = tuple(len(v) for v in checkpoint.tokenizer.vocabularies)
+    with Undrawn():
+        model = build_model(checkpoint.config, sizes)
     try:
-        model.load_state_dict({k: v.float() for k, v in read_tensors(path).items()})
+        tensors = {k: v.float() for k, v in read_tensors(path).items()}
+        model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise CheckpointError(

@@ -6,10 +6,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -53,8 +52,8 @@ class Interrupts:
             os.write(2, b"\nstopping after this step; once more to stop at once, unsaved\n")
 
 
-def process_pool(workers: int, module: str) -> ProcessPoolExecutor:
-    """So many processes that have imported a module, and leave Ctrl-C to this one."""
+def process_pool(workers: int, prepare: Callable[..., object], *args: Any) -> ProcessPoolExecutor:
+    """So many processes, busy with getting ready, that leave Ctrl-C to this one."""
     # Fresh interpreters: forking a process that runs PyTorch's threads may hang.
     pool = ProcessPoolExecutor(
         workers,
@@ -64,7 +63,7 @@ def process_pool(workers: int, module: str) -> ProcessPoolExecutor:
     )
     with _ctrl_c_held_back():
         for _ in range(workers):  # each submission starts one
-            pool.submit(import_module, module)
+            pool.submit(prepare, *args)
     return pool
 
 

@@ -7,11 +7,14 @@ Nothing is padded. Sequences of a batch lie one behind the other in one long ten
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from gryphone.ragged import select
 from gryphone.raster import Patches
@@ -490,3 +493,14 @@ class GryphOne(nn.Module):
         """Compile each block on its own: one short compilation serves all layers of a kind."""
         for block in (*self.encoder.blocks, *self.decoder.blocks):  # type: ignore[misc]
             block.compile(dynamic=True)
+
+
+class Undrawn(TorchFunctionMode):
+    """Networks that are built meanwhile draw no first weights: theirs are read afterwards."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__module__", "") == nn.init.__name__:
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))

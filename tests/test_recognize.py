@@ -2,6 +2,7 @@
 
 import io
 import json
+import multiprocessing
 import pickle
 import tempfile
 import time
@@ -20,14 +21,14 @@ from gryphone.data.packed import read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.decoding import Request
-from gryphone.errors import CheckpointError, ConfigError, InkError, TokenError
+from gryphone.errors import CheckpointError, ConfigError, GryphoneError, InkError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import spans, spell
 from gryphone.recognition.encoding import OTHER_TRACING, EncodedBatch, mean_of, redrawn
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result
 from gryphone.tokens import EMPTY, SatTokenizer
@@ -302,32 +303,29 @@ def test_a_copy_for_another_process_loads_the_weights_again(
         pickle.dumps(made)
 
 
-def test_workers_trace_the_same(recognizer: Recognizer, tiny_weights: Path) -> None:
-    inks = some(5)
+def test_workers_share_many_inks(recognizer: Recognizer, tiny_weights: Path) -> None:
+    inks: list[Any] = [*some(5), "nothing"]
     helped = load(tiny_weights, workers=2)
-    pool: Any = helped.workers
-    shared: list[int] = []
-    plain_map = pool.map
-
-    def noted(work: Any, *inputs: Any) -> Any:
-        shared.append(len(inputs[0]))
-        return plain_map(work, *inputs)
-
-    pool.map = noted
+    assert helped.workers is not None
     try:
-        for options in ({"steps": 2}, {}):
-            found = helped.recognize_many(inks, **options)
-            assert [r.latex for r in found] == [
-                r.latex for r in recognizer.recognize_many(inks, **options)
-            ]
-            assert [r.confidence for r in found] == pytest.approx(
-                [r.confidence for r in recognizer.recognize_many(inks, **options)], abs=1e-6
-            )
-        assert shared == [5, 5]
-        assert helped.recognize(inks[0]).latex == found[0].latex
-        assert shared == [5, 5]  # one ink is traced here
+        found = helped.recognize_many(inks, errors="return")
+        alone = recognizer.recognize_many(inks, errors="return")
+        assert str(found[-1]) == str(alone[-1])
+        for one, other in zip(found[:-1], alone, strict=False):
+            assert isinstance(one, Result) and isinstance(other, Result)
+            assert one.latex == other.latex
+            assert one.confidence == pytest.approx(other.confidence, abs=1e-6)
+        with pytest.raises(GryphoneError, match="nothing"):
+            helped.recognize_many(inks)
+        seen: list[Step] = []  # which no other process can call
+        helped.recognize_many(inks[:5], steps=2, on_step=lambda step: seen.append(step))
+        assert len(seen) >= 10
+        for process in multiprocessing.active_children():
+            process.kill()
+        with pytest.raises(GryphoneError, match="one of 2 workers died"):
+            helped.recognize_many(inks, errors="return")
     finally:
-        pool.shutdown()
+        helped.workers.pool.shutdown()
 
 
 def test_a_ready_question_and_options_are_not_mixed(recognizer: Recognizer) -> None:

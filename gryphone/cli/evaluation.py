@@ -19,7 +19,6 @@ from gryphone.cli.recognition import (
     emit,
     load_weights,
     progress_bar,
-    steps_of,
 )
 from gryphone.errors import ConfigError, DataError, GryphoneError
 
@@ -65,6 +64,7 @@ def evaluate(
     device: Device = "cpu",
 ) -> None:
     """Score the recogniser on a data set; nothing is left out."""
+    from gryphone.recognition.question import steps_of
     from gryphone.scoring.evaluate import evaluate as run
 
     for path in dataset:
@@ -228,9 +228,10 @@ def demo(
         "demo-refinement.png"
     ),
     weights: Weights = None,
+    device: Device = "cpu",
 ) -> None:
     """Recognise the bundled examples, and draw how one of them is refined."""
     from gryphone.cli.demo import BUNDLED, run
 
     check_writable(out)
-    run(load_weights(weights), out, typer.echo, folder or BUNDLED)
+    run(load_weights(weights, device), out, typer.echo, folder or BUNDLED)

@@ -80,7 +80,7 @@ def recognize(
     views: Views = 1,
 ) -> None:
     """Read handwritten formulas: one answer for each file, with its name unless one was named."""
-    from gryphone.recognition.question import Ask
+    from gryphone.recognition.question import Ask, steps_of
 
     out = None if out == STDOUT else out
 
@@ -172,11 +172,6 @@ def _locks(items: list[str]) -> dict[int, str]:
             raise ConfigError(f"--lock {item}: position {int(place)} has a lock already; keep one")
         locks[int(place)] = symbol
     return locks
-
-
-def steps_of(text: str | None) -> int | str | None:
-    """A number of steps, or what else was written, for `Ask` to judge."""
-    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
 
 
 def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":

@@ -53,7 +53,10 @@ def read_input(source: Any, name: str | None = None) -> Input:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return read_content(bytes(source), name or "input")
     if hasattr(source, "read"):  # an open file
-        data = source.read(LARGEST_FILE + 1)
+        try:
+            data = source.read(LARGEST_FILE + 1)
+        except (OSError, ValueError) as error:  # closed, or not open for reading
+            raise InkError(f"an open file cannot be read: {error}") from error
         if not isinstance(data, bytes):
             raise InkError(
                 "an open file gives text; open it in binary mode, as in open(path, 'rb')"

@@ -29,6 +29,9 @@ class Backend(Protocol):
     batch: int  # the most inks that are looked at together
     at_once: int  # the most batches that are worth being under way
 
+    def warm(self) -> None:
+        """Make ready what the first inks would wait for."""
+
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = ...) -> Any:
         """Draw inks and look at them: the memory that all else needs."""
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,7 @@ from gryphone.checkpoint import checkpoint_directory
 from gryphone.errors import DataError, GryphoneError, writing
 from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import STDIN, Input, normal_path, read_input
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import AUTO, Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 
@@ -68,7 +69,7 @@ def recognize_files(
     with ExitStack() as stack:
         stream: Iterator[Input | str] = map(read_file, files)
         if workers > 0:
-            pool = process_pool(workers, read_input.__module__)
+            pool = process_pool(workers, import_module, read_input.__module__)
             stack.callback(pool.shutdown, cancel_futures=True)
             stream = pool.map(read_file, files)
         pairs = zip(files, stream, strict=True)
@@ -165,8 +166,9 @@ def _hold(out: Path, held: ExitStack) -> None:
 def settings_of(ask: Ask, weights: str) -> dict[str, Any]:
     """All that decides what the answers are, as it is read back from JSON."""
     options = {f.name: getattr(ask, f.name) for f in fields(ask) if f.name not in NO_SETTINGS}
+    steps = AUTO if ask.auto else ask.total_steps
     settings: dict[str, Any] = json.loads(
-        json.dumps(options | {"steps": ask.total_steps, "weights": weights})
+        json.dumps(options | {"steps": steps, "weights": weights})
     )
     return settings
 

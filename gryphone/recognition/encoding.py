@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gryphone.checkpoint import Checkpoint
-from gryphone.config import Canvas, Precision
+from gryphone.config import Canvas
 from gryphone.decoding import (
     Constraint,
     Decoded,
@@ -62,7 +61,6 @@ class Network:
 
     checkpoint: Checkpoint
     backend: Backend
-    workers: Executor | None = field(default=None, repr=False, compare=False)  # that trace inks
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -136,14 +134,11 @@ class EncodedBatch:
 
     def trace(self, inputs: Iterable[int]) -> None:
         """Get another tracing of each of some inputs; nothing where there is none."""
-        network = self.network
-        todo = [i for i in inputs if i not in self.tracings]
-        precise = partial(other_tracing, precision=network.checkpoint.config.ink_precision)
-        some = [self.inputs[i] for i in todo]
-        shared = network.workers is not None and len(todo) > 1
-        run = network.workers.map if shared and network.workers is not None else map
-        found = run(precise, [i.ink.strokes for i in some], [i.retraced for i in some])
-        self.tracings.update(zip(todo, found, strict=True))
+        for i in inputs:
+            if i not in self.tracings:
+                found = self.inputs[i].retraced or redrawn(self.inputs[i].ink.strokes)
+                precision = self.network.checkpoint.config.ink_precision
+                self.tracings[i] = condensed([found], precision)[0] if found else []
 
     def doubt_about(self, decoded: Decoded) -> float:
         """The log-prob that an answer lacks in the looks at it while it was hidden."""
@@ -245,14 +240,6 @@ def _onward(request: Request, places: Sequence[int]) -> Request:
         constraints=None if constraints is None else [constraints[i] for i in places],
         watch=None if watch is None else onward,
     )
-
-
-def other_tracing(
-    strokes: Sequence[Stroke], retraced: Sequence[Stroke], precision: Precision
-) -> list[Stroke]:
-    """The other tracing of a picture, or of pen ink that is drawn on paper, at some precision."""
-    found = retraced or redrawn(strokes)
-    return condensed([found], precision)[0] if found else []
 
 
 def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:

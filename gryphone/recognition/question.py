@@ -178,6 +178,11 @@ class Ask:
         return bool(known) or self.hint is not None or self.allowed is not None
 
 
+def steps_of(text: str | None) -> int | str | None:
+    """A number of steps, or what else was written, for `Ask` to judge."""
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
+
+
 def _whole(name: str, value: Any) -> int:
     """A number of something; True is no number, nor is 2.5."""
     if isinstance(value, bool) or not isinstance(value, Integral):

@@ -6,11 +6,13 @@ symbols, hints, other seeds) without looking at the ink again.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -21,8 +23,10 @@ from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.question import Ask, Options
+from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
+
+PLUS = [[[0, 5], [10, 5]], [[5, 0], [5, 10]]]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Recognizer(Network):
     """
 
     origin: tuple[Path, str, int] | None = None  # what `load` was asked for
+    workers: Workers | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         name, millions = self.checkpoint.facts.get("name", ""), self.checkpoint.parameters / 1e6
@@ -94,11 +99,19 @@ class Recognizer(Network):
         ask = _ask(ask, options)
         if errors not in ("raise", "return"):
             raise ConfigError(f"errors is {errors!r}; it must be 'raise' or 'return'")
-        size = 1 if ask.deadline_ms is not None else self.backend.batch
+        # What many steps of many decodes say of an ink has to fit into memory.
+        size = max(1, self.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
+        keep = errors == "return"
+        if self.workers is not None:
+            size = min(size, max(1, len(sources) // (2 * self.workers.count)))  # two parts each
+        if ask.deadline_ms is not None:
+            size = 1
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
-        some = partial(self._recognize_some, ask=ask, keep=errors == "return")
-        if len(parts) <= 1 or self.backend.at_once == 1:
+        some = partial(self._recognize_some, ask=ask, keep=keep)
+        if len(parts) <= 1 or (self.workers is None and self.backend.at_once == 1):
             return [result for part in parts for result in some(part)]
+        if self.workers is not None and ask.on_step is None:
+            return self.workers.recognize(parts, ask, keep)
         # While one part waits for the device, another is read or put together.
         with ThreadPoolExecutor(self.backend.at_once) as threads:
             return [result for found in threads.map(some, parts) for result in found]
@@ -131,6 +144,37 @@ class Recognizer(Network):
         if self.origin is None:
             raise TypeError("a recogniser that was not loaded from a folder cannot be copied")
         return load, self.origin
+
+
+class Workers:
+    """Processes that each have a recogniser of their own, on the same device."""
+
+    def __init__(self, path: Path, device: str, count: int) -> None:
+        self.path, self.device, self.count = path, device, count
+        self.pool = process_pool(count, _copy, path, device, count)
+
+    def recognize(self, parts: Sequence[Sequence[Any]], ask: Ask, keep: bool) -> list[Any]:
+        """The formulas in many inputs, shared out in parts."""
+        work = partial(_recognize_there, self.path, self.device, self.count, ask, keep)
+        try:
+            return [result for found in self.pool.map(work, parts) for result in found]
+        except BrokenProcessPool as error:
+            raise GryphoneError(
+                f"one of {self.count} workers died, perhaps for want of memory; use fewer"
+            ) from error
+
+
+@cache
+def _copy(path: Path, device: str, workers: int) -> Recognizer:
+    """A worker's own recogniser, with its share of the cores."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    return load(path, device)
+
+
+def _recognize_there(
+    path: Path, device: str, workers: int, ask: Ask, keep: bool, sources: Sequence[Any]
+) -> list[Result | GryphoneError]:
+    return _copy(path, device, workers)._recognize_some(sources, ask, keep)
 
 
 def _ask(ask: Ask | None, options: Mapping[str, Any]) -> Ask:
@@ -168,11 +212,15 @@ class Encoded:
         return answer(self.batch, self.index, ask, began)
 
 
-def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) -> Recognizer:
+def load(
+    path: Path | str | None = None, device: str = "cpu", workers: int = 0, *, warm: bool = False
+) -> Recognizer:
     """Load a recogniser from a checkpoint directory; without one, the weights of the package.
 
-    Where there is doubt about an ink, another tracing of it is looked at; so many `workers`
-    (processes, as a fast GPU needs them for thousands of inks) trace beside `recognize_many`.
+    `warm` makes ready what the first answers would wait for (a GPU: some seconds).
+
+    So many `workers` (processes that each load it too) share what `recognize_many` is given: a fast
+    GPU needs them, since one process cannot prepare inks as fast as it reads them.
     """
     from gryphone.recognition.torch_backend import TorchBackend, device_of
 
@@ -185,5 +233,9 @@ def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) 
     folder = checkpoint_directory(Path(WEIGHTS if path is None else path))
     checkpoint = read_checkpoint(folder)
     backend = TorchBackend.load(folder, checkpoint, where)
-    helpers = process_pool(workers, EncodedBatch.__module__) if workers > 0 else None
-    return Recognizer(checkpoint, backend, helpers, (folder, device, workers))
+    shared = Workers(folder, device, workers) if workers > 0 else None
+    recognizer = Recognizer(checkpoint, backend, (folder, device, workers), shared)
+    if warm:
+        backend.warm()
+        recognizer.recognize(PLUS)
+    return recognizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from gryphone.recognition.backend import View
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
+from gryphone.tokens import MASK_ID, PAD_ID
 
 FEW = 4  # inks that are drawn one by one
 FLOOR = 1e-4  # of the attention, relative to its highest
@@ -50,7 +52,7 @@ class TorchBackend:
 
     def __init__(self, model: GryphOne, config: ModelConfig, half: bool | None = None) -> None:
         """`half` computes in bfloat16 with weights in float32, too; by default on GPUs."""
-        self.model, self.config = model, config
+        self.model, self.config, self.dense = model, config, config.keep_all
         self.device = next(model.parameters()).device
         gpu = self.device.type == "cuda"
         self.half = gpu if half is None else half
@@ -72,6 +74,12 @@ class TorchBackend:
         return backend
 
     @torch.inference_mode()
+    def warm(self) -> None:
+        """Make ready what the first inks would wait for."""
+        if self.graphs is not None:
+            self.graphs.warm(MASK_ID, PAD_ID)
+
+    @torch.inference_mode()
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> TorchMemory:  # noqa: B008
         """Draw inks and look at them."""
         if os.getpid() != self._process:
@@ -81,8 +89,7 @@ class TorchBackend:
             )
         if self.device.type == "cuda" and len(inks) > FEW:
             return self.encode_batch(InkBatch.from_strokes(inks), view)
-        canvas, dense = self.config.canvas, self.config.keep_all
-        drawn = [drawing_of(ink, canvas, view, dense) for ink in inks]
+        drawn = [drawing_of(ink, self.config.canvas, view, self.dense) for ink in inks]
         strokes = [len(ink) for ink in inks]
         if self.graphs is not None and len(inks) == 1:
             memory, (one,) = self.graphs.encode(drawn[0]), drawn
@@ -101,7 +108,7 @@ class TorchBackend:
         area = batch.points.new_full((batch.size,), view.scale**2)
         pixels = draw(batch, self.config.canvas, area)
         patches = to_patches(
-            pixels, self.config.canvas, area_factor=view.scale**2, dense=self.config.keep_all
+            pixels, self.config.canvas, area_factor=view.scale**2, dense=self.dense
         )
         return self._look(patches, pixels.glyph, strokes)
 
@@ -301,11 +308,10 @@ class EightBitLinear(nn.Module):
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         weight = layer.weight.detach()
-        scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).double()
+        scale = (weight.abs().amax(1) / 127).clamp_min(1e-12)
+        whole = (weight / scale[:, None]).round_().to(torch.int8)
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():  # of operators that PyTorch will drop one day: see _works
-            warnings.simplefilter("ignore")
-            whole = torch.quantize_per_channel(weight, scale, zeros, 0, torch.qint8)
+        whole = torch._make_per_channel_quantized_tensor(whole, scale.double(), zeros, 0)
         self.packed = torch.ops.quantized.linear_prepack(whole, None)
         self.bias = layer.bias
 
@@ -314,7 +320,7 @@ class EightBitLinear(nn.Module):
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / size, 1 / 127, 128, self.packed
         )
-        return torch.addcmul(self.bias, product, size)
+        return product * size if self.bias is None else torch.addcmul(self.bias, product, size)
 
 
 def pack_linear_layers(model: nn.Module, bits: int = 8) -> None:
@@ -323,13 +329,21 @@ def pack_linear_layers(model: nn.Module, bits: int = 8) -> None:
     # Other CPUs add pairs of products in 16 bits, which would overflow.
     if bits == 8 and torch.cpu._is_vnni_supported():
         kinds = (EightBitLinear, PackedLinear)
-    kind = next((kind for kind in kinds if _works(kind)), None)
-    if kind is None:
-        return
-    for module in list(model.modules()):
-        for name, layer in list(module.named_children()):
-            if type(layer) is nn.Linear:
-                setattr(module, name, kind(layer))
+    with warnings.catch_warnings():  # of operators that PyTorch will drop one day: see _works
+        warnings.simplefilter("ignore")
+        kind = next((kind for kind in kinds if _works(kind)), None)
+        if kind is None:
+            return
+        found = [
+            (module, name, layer)
+            for module in model.modules()
+            for name, layer in module.named_children()
+            if type(layer) is nn.Linear
+        ]
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
+            packed = list(threads.map(kind, [layer for _, _, layer in found]))
+    for (module, name, _), layer in zip(found, packed, strict=True):
+        setattr(module, name, layer)
 
 
 @torch.inference_mode()

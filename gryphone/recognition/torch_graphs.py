@@ -36,6 +36,7 @@ from gryphone.recognition.drawing import Drawing
 BUCKETS = (64, 96, 128, 192, 256, 384, 512, 768)  # patches
 STEPS = 64  # the most that are recorded
 ALL = STEPS  # the row of the step that hides everything
+WARM = 64  # places: few formulas are longer
 SYMBOLS = 8  # of the likeliest ones of each place
 # (tokens, index, memory, packing of the canvases) -> scores (B, n, P) of tokens and patches
 Scores = Callable[[Tensor, Tensor, Memory, Packing], Tensor]
@@ -51,7 +52,6 @@ class Graphs:
         weight = next(model.decoder.parameters())
         self.device, dtype = weight.device, weight.dtype
         self.lock = threading.Lock()
-        self.requests = 0  # answered so far: their looks end with the next one
         self._recorded: dict[tuple[Any, ...], torch.cuda.CUDAGraph] = {}
         self._loaded: dict[str, Any] = {}  # what is in which buffers now
         self._numbers = cache(lambda *n: torch.tensor(n, dtype=torch.int32, device=self.device))
@@ -214,8 +214,7 @@ class Graphs:
             for _ in range(steps - 1):
                 self._take_step(size, length, len(memories), ids)
             self._run(partial(self._summarise, length), "summary", length)
-            table = self.answer[:length].cpu().numpy()
-            self.requests += 1
+            table = self.answer[:length].cpu().numpy().copy()
             return self._decoded(table, steps, opening, r)
 
     def place(self, memory: Memory, canvas: np.ndarray) -> np.ndarray | None:
@@ -232,6 +231,23 @@ class Graphs:
             found: np.ndarray = self.score[:n, :count].cpu().numpy()
             return found
 
+    def warm(self, mask_id: int, pad_id: int) -> None:
+        """Record what inks of every size need, on canvases up to `WARM`."""
+        with self.lock:
+            lengths = [length for length in CANVASES if length <= min(WARM, self.length)]
+            for size in BUCKETS:
+                self.offsets[:] = self._numbers(0, size, size)
+                self._run(partial(self._encode, size), "encode", size)
+                for length in lengths:
+                    self.own.copy_(self._numbers(0, length, length))
+                    self._run(partial(self._place, size, length), "place", size, length)
+                    for looks in (1, 2):
+                        self.step.fill_(ALL)
+                        self._take_step(size, length, looks, (mask_id, pad_id))
+            for length in lengths:
+                self._run(partial(self._summarise, length), "summary", length)
+            self._loaded.clear()
+
     def _take_step(self, size: int, length: int, looks: int, ids: tuple[int, int]) -> None:
         self._run(partial(self._step, size, length, looks, *ids), "step", size, length, looks, ids)
 
@@ -247,7 +263,9 @@ class Graphs:
         ends = np.flatnonzero(ids[:, 0] == request.pad_id)
         n = int(ends[0]) if len(ends) else len(ids)
         rows = [(ALL, opening), *((t, len(ids)) for t in range(steps - 1, 0, -1))]
-        looks = Recorded(self, rows, ids, seen[:, 0], best.astype(np.int64), odds)
+        longest = max(opening, len(ids))  # the buffers are the next ink's
+        said = [streams[:, :longest].clone() for streams in (self.masked, *self.said)]
+        looks = Recorded(said, rows, ids, seen[:, 0], best.astype(np.int64), odds)
         return Decoded(ids[:n], log_probs[:n].astype(np.float32), steps, looks)
 
     def _load_looks(self, memories: Sequence[Memory], size: int) -> None:
@@ -311,19 +329,19 @@ class Graphs:
 
 
 class Recorded(Looks):
-    """The looks at the last answer of some graphs."""
+    """The looks at an answer of some graphs, still on the device."""
 
     def __init__(
         self,
-        graphs: Graphs,
+        said: Sequence[Tensor],
         rows: Sequence[tuple[int, int]],
         ids: np.ndarray,
         seen: np.ndarray,
         best: np.ndarray,
         odds: np.ndarray,
     ) -> None:
-        """`rows` are those of the steps, with the lengths of their canvases."""
-        self.graphs, self.rows, self.number = graphs, rows, graphs.requests
+        """`said` is what was masked, then log-probs; `rows` of it are the steps', so long each."""
+        self.said, self.rows = said, rows
         self.ids, self.seen, self.best, self.odds = ids, seen, best, odds
 
     def log_probs(self, answer: np.ndarray) -> np.ndarray:
@@ -341,13 +359,10 @@ class Recorded(Looks):
         return self._read().distributions()
 
     def _read(self) -> Seen:
-        """What the buffers still hold."""
-        if self.graphs.requests != self.number:
-            raise RuntimeError("the GPU has gone on to another ink; ask while this one is there")
         out = Seen()
         for row, n in self.rows:
-            said = [streams[row, :n].cpu().numpy() for streams in self.graphs.said]
-            out.add(self.graphs.masked[row, :n].cpu().numpy(), said)
+            masked, *streams = (part[row, :n].cpu().numpy() for part in self.said)
+            out.add(masked, streams)
         return out
 
 

@@ -23,7 +23,7 @@ from gryphone.checkpoint import checkpoint_directory, read_description
 from gryphone.errors import ConfigError, DataError, TokenError, need
 from gryphone.latex.normalize import normalize
 from gryphone.recognition import confidence
-from gryphone.recognition.question import Ask
+from gryphone.recognition.question import AUTO, Ask, steps_of
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.release.common import run
 from gryphone.scoring.evaluate import Item, decode_all, items
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", type=Path)
     parser.add_argument("--weights", type=Path, default=None)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=steps_of, default=AUTO, help="a number, or auto")
     parser.add_argument("--decodes", type=int, default=4)
     parser.add_argument("--limit", type=int, default=None, help="samples of each set")
     parser.add_argument("--device", default="cpu")
