@@ -45,7 +45,8 @@ class DecodeOptions:
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. sure: what a first
     answer may lack in log-prob to be the last (0: never). keep: what every step said of each place.
-    remasking: how "diffusion" masks again.
+    remasking: how "diffusion" masks again. begin: the t of T that a request with `first` canvases
+    begins at.
     """
 
     steps: int = 10
@@ -56,6 +57,7 @@ class DecodeOptions:
     sure: float = 0.0
     keep: bool = False
     remasking: Remasking = field(default_factory=Remasking)
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -64,6 +66,8 @@ class DecodeOptions:
             raise ConfigError(
                 f"method {self.method!r} is unknown; use 'diffusion' or 'mask-predict'"
             )
+        if self.begin is not None and not 1 <= self.begin <= self.steps:
+            raise ConfigError(f"begin is {self.begin}; it must be between 1 and steps={self.steps}")
         if not 1 <= self.start <= self.length:
             raise ConfigError(
                 f"start is {self.start}; it must be between 1 and length={self.length}"
@@ -167,6 +171,7 @@ class Request:
 
     keys (B,) name the samples; equal keys draw equal numbers. constraints: one for each canvas.
     deadline is a time.perf_counter() value: as many of the steps are taken as fit before it.
+    first: what to begin with instead of nothing, (n, S) for each key, masked where it is unknown.
     """
 
     keys: np.ndarray
@@ -177,6 +182,7 @@ class Request:
     constraints: Sequence[Constraint] | None = None
     deadline: float | None = None
     watch: Watch | None = None
+    first: Sequence[np.ndarray] | None = None
 
     def uniform(self, key: int) -> np.ndarray:
         """The draws (steps, length, S) of one key; (steps, length, 1) where streams share them."""
@@ -281,7 +287,7 @@ def reverse(state: Canvases, request: Request) -> list[Decoded]:
     began = time.perf_counter()
     state.open_canvases()
     total = options.steps
-    for t in range(options.steps, 1, -1):
+    for t in range(options.begin or options.steps, 1, -1):
         if deadline is not None:
             now = time.perf_counter()
             spent = (now - began) / (options.steps - t + 1)  # per step so far
@@ -327,6 +333,10 @@ class _State:
         self.shown = np.zeros((size, o.length), dtype=bool)
         for b, constraint in enumerate(r.constraints or ()):
             self._constrain(b, constraint)
+        for b, known in enumerate(r.first or ()):
+            self.canvas[b] = r.pad_id
+            self.canvas[b, : len(known)] = known
+            self.lengths[b] = max(o.start, canvas_for(len(known), o.length))
 
     def _constrain(self, b: int, constraint: Constraint) -> None:
         """Show what is known from the first step on, on a canvas that holds it."""
@@ -343,6 +353,8 @@ class _State:
             widen = todo[open_ends & (self.lengths[todo] < options.length)]
             self.lengths[widen] = np.minimum(self.lengths[widen] * 2, options.length)
             todo = widen
+        if options.keeps_visible:
+            self.ids = np.where(self.canvas == self.mask_id, self.ids, self.canvas)
         if options.start < options.length:
             for b in self.active:
                 self.lengths[b] = min(

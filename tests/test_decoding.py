@@ -93,6 +93,28 @@ def test_the_first_stream_has_the_draws_that_all_streams_share() -> None:
     assert np.array_equal(draws(1, 2, 2, 5, 7)[0], draws(1, 2, 5, 7))
 
 
+def known_canvases(**settings: object) -> list:
+    """Three answers that are known but for their second place, refined on."""
+    first = np.array([[5, 2], [MASK, MASK], [7, 3]])
+    options = DecodeOptions(**{"length": 16, "start": 16, "steps": 6, **settings})
+    return decode(double, replace(request(np.arange(3) + 100, options), first=[first] * 3))
+
+
+def test_a_recovery_begins_with_what_is_known() -> None:
+    kept = known_canvases(begin=1, remasking=Remasking(keep_visible=True))
+    for b, answer in enumerate(kept):
+        canvas = np.full((16, 2), PAD)
+        canvas[:3] = [[5, 2], [MASK, MASK], [7, 3]]
+        wanted = np.where(canvas == MASK, best(b, canvas)[0], canvas)
+        assert answer.ids.tolist() == cut(wanted) and answer.steps == 1
+    anew = known_canvases(begin=1)
+    assert [a.ids.tolist() for a in anew] != [a.ids.tolist() for a in kept]
+    for begin in (2, 6):
+        assert [a.steps for a in known_canvases(begin=begin)] == [begin] * 3
+    with pytest.raises(ConfigError, match="begin is 7; it must be between 1 and steps=6"):
+        known_canvases(begin=7)
+
+
 def test_runs_after_the_first_are_each_sample_s_own() -> None:
     assert run_key(0, "a") == run_key(0, "b") == 0
     keys = {run_key(run, name) for run in range(1, 10) for name in ("a", "b", "1:a")}
