@@ -157,6 +157,9 @@ def test_a_stopped_dump_goes_on(recognizer: Recognizer, folder: Path, tmp_path: 
         dump(recognizer, "tiny", data, tmp_path / "b", columns, batch=2, progress=stop)
     part = next((tmp_path / "b").glob("*.part"))
     part.write_text(part.read_text() + '["half a li')
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / part.name).write_text('{"arm": "ti')  # stopped before anything was found
+    assert read_store(dump(recognizer, "tiny", data, tmp_path / "c", columns)) == whole
     counts: list[int] = []
     path = dump(recognizer, "tiny", data, tmp_path / "b", columns, batch=2, progress=counts.append)
     assert read_store(path) == whole and counts == [4, 5] and not part.exists()

@@ -155,9 +155,10 @@ def dump(
     known = {row.id for row in rows}
     # Items of one id would be one row: sets with such ids have to be told apart by whoever packs.
     todo = (item for item in itertools.islice(items(data), limit) if item.id not in known)
-    with writing(part), part.open("a") as file:
-        if not rows:
-            file.write(json.dumps(head) + "\n")
+    with writing(part), part.open("w") as file:
+        file.write(json.dumps(head) + "\n")
+        file.writelines(line_of(row) for row in rows)
+        file.flush()
         while some := list(itertools.islice(todo, batch)):
             found = predict(recognizer, some, columns)
             rows += found
@@ -173,9 +174,10 @@ def dump(
 
 def read_part(part: Path, head: dict[str, Any]) -> list[Row]:
     """What a stopped dump has kept; its last line may be half written."""
-    if not part.exists():
+    text = part.read_text() if part.exists() else ""
+    if "\n" not in text:
         return []
-    first, *lines = part.read_text().splitlines() or ["{}"]
+    first, *lines = text.splitlines()
     check_same(part, json.loads(first), head)
     rows = []
     for line in lines:
@@ -184,8 +186,6 @@ def read_part(part: Path, head: dict[str, Any]) -> list[Row]:
         except ValueError:
             break
         rows.append(Row(name, tuple(map(tuple, pool)), tuple(answers), tuple(trajectory)))
-    with writing(part):  # without the half line
-        part.write_text(f"{first}\n" + "".join(map(line_of, rows)))
     return rows
 
 
