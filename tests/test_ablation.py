@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import gryphone.training.train
+from gryphone.config import PRESETS, Remasking
 from gryphone.errors import ConfigError, DataError
 from gryphone.studies.ablation import (
     check_arm,
@@ -118,3 +119,11 @@ def test_the_paper_s_four_arms_differ_in_what_they_study_alone(
     monkeypatch.setattr("sys.argv", ["ablation", str(path), "--only", "sta"])
     with pytest.raises(ConfigError, match="--only sta: the arms are raw, raw-rmml, sat, sat-rmml"):
         main()
+
+
+def test_the_paper_s_network_is_trained_on_what_is_here() -> None:
+    arms = {c.name: c for c in read_arms(ROOT / "configs" / "paper-here.yaml", {"minutes": 14})}
+    paper, together = arms["paper"], arms["together"]
+    assert paper.model == PRESETS["paper"] and paper.drop_from and paper.shared_time
+    assert together.model == replace(PRESETS["paper"], remasking=Remasking())
+    assert paper.batch * paper.shards == 128 and paper.minutes == 14

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -23,6 +24,7 @@ from inkmaker import made_up_store, write_inks
 from PIL import Image
 from typer.testing import CliRunner
 
+import gryphone
 from gryphone.checkpoint import (
     WEIGHTS,
     load_model,
@@ -780,3 +782,32 @@ def test_a_run_says_at_once_what_it_does(tmp_path: Path) -> None:
     assert re.match(r"step 1  minutes .*  loss \d", first)
     logged = [row["step"] for row in rows(tmp_path / "runs" / "run" / "log.csv")]
     assert logged == ["3"]  # what is said between two logs is not logged
+
+
+def test_the_paper_s_network_learns_and_reads_on_its_one_canvas(tmp_path: Path) -> None:
+    """All that its preset changes, in small: trained, saved, loaded, decoded plainly."""
+    small = replace(
+        PRESETS["paper"],
+        canvas=Canvas("square", 64, 8, 8),
+        width=48,
+        encoder_depth=1,
+        decoder_depth=1,
+        decoder_heads=4,
+        length=16,
+        attention_dropout=0.0,
+    )
+    settings = config(tmp_path, model=small, lr=4e-3, steps=120, batch=32, shared_time=True)
+    settings = replace(settings, detached=True, decay_all=True, clip=10.0, drop_from=0.8)
+    folder = train(replace(settings, validation={"own": str(tmp_path / "inks")}), **QUIET)
+    losses = [float(row["loss"]) for row in rows(tmp_path / "runs" / "run" / "log.csv")]
+    assert losses[-1] < losses[0] / 2
+    recognizer = gryphone.load(folder)
+    assert recognizer.checkpoint.config == small
+    lengths: list[int] = []
+    ink = next(read_dataset(tmp_path / "inks")).ink
+    recognizer.recognize(
+        ink, steps=3, plain=True, on_step=lambda step: lengths.append(len(step.rows))
+    )
+    assert len(lengths) == 3
+    request = recognizer.request(gryphone.Ask(steps=3), np.zeros(1, dtype=np.int64))
+    assert (request.options.start, request.options.remasking) == (16, small.remasking)
