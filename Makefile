@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint style bench bench-train load setup browser fonts tables
+.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
 
 setup: $(READY)
 

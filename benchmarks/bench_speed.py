@@ -175,7 +175,7 @@ def main() -> None:
     for size in (1, 8, 64, 512, many) if gpu else (1, 8, many):
         for steps in ("auto", 10, 50) if gpu else ("auto", 10):
             some = everything[:size]
-            rounds = range(max(1, 256 // size) if gpu else 1)
+            rounds = range(max(1, 64 // size) if gpu else 1)
             p50, _ = milliseconds(
                 lambda _, t=steps, s=some: recognizer.recognize_many(s, steps=t), rounds
             )

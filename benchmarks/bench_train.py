@@ -11,6 +11,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -24,6 +25,7 @@ from gryphone.tokens import build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import Mixture, StoreSource
 from gryphone.training.objective import seeded, training_loss
+from gryphone.training.quick import aside, handed_on, quicken
 from gryphone.training.settings import SourceConfig, TrainConfig
 from gryphone.training.train import make_optimizer
 
@@ -49,16 +51,21 @@ def measure(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         if config.compile:
-            model.compile_blocks()
+            print(quicken(model), flush=True)
     shapes = []
     hook = model.register_forward_pre_hook(
         lambda _, args: shapes.append((len(args[0].pixels), len(args[1])))
     )
 
+    def network(*given: Any) -> Any:  # which alone computes in half precision, as in training
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            return model(*given)
+
     def step(number: int) -> None:
         generator = seeded(0, number, 0, device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss, _ = training_loss(model, config, mixture.sample(generator), sizes, generator)
+        with aside(device):
+            batch = mixture.sample(generator)
+        loss, _ = training_loss(network, config, handed_on(batch), sizes, generator)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -73,10 +80,11 @@ def measure(
     shapes.clear()
     begin, steps = time.monotonic(), 0
     while time.monotonic() - begin < seconds:
-        step(100 + steps)
-        if device.type == "cuda":
+        for _ in range(10 if device.type == "cuda" else 1):
+            step(100 + steps)
+            steps += 1
+        if device.type == "cuda":  # not after every step, which would leave the device idle
             torch.cuda.synchronize()
-        steps += 1
     elapsed = time.monotonic() - begin
     if profile:
         with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as p:

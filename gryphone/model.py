@@ -114,7 +114,7 @@ class SelfAttention(nn.Module):
         self, width: int, heads: int, dropout: float = 0.0, linear: Linear = nn.Linear
     ) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.attend = heads, dropout, attend
         # One norm for queries, keys and values: its scale could go into each one's weights.
         self.qkv = linear(width, 3 * width)
         self.proj = linear(width, width)
@@ -126,7 +126,7 @@ class SelfAttention(nn.Module):
         if turn is not None:
             q, k = rotate(q, turn), rotate(k, turn)
         dropout = self.dropout if self.training else 0.0
-        out: Tensor = self.proj(attend(q, k, v, rows, rows, dropout).flatten(1))
+        out: Tensor = self.proj(self.attend(q, k, v, rows, rows, dropout).flatten(1))
         return out
 
 
@@ -135,7 +135,7 @@ class CrossAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, dropout: float, linear: Linear = nn.Linear) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.attend = heads, dropout, attend
         self.q = linear(width, width)
         self.kv = linear(width, 2 * width)
         self.proj = linear(width, width)
@@ -158,7 +158,7 @@ class CrossAttention(nn.Module):
         if queries is not None:
             queries.append(q)
         dropout = self.dropout if self.training else 0.0
-        out: Tensor = self.proj(attend(q, *memory, rows, columns, dropout).flatten(1))
+        out: Tensor = self.proj(self.attend(q, *memory, rows, columns, dropout).flatten(1))
         return out
 
 
@@ -187,13 +187,13 @@ class EncoderBlock(nn.Module):
         self.attn = SelfAttention(width, heads)
         self.norm2 = nn.LayerNorm(width, eps=1e-6)
         self.mlp = Mlp(width, 4 * width)
-        self.drop = nn.Dropout(dropout)
+        self.drop1, self.drop2 = nn.Dropout(dropout), nn.Dropout(dropout)
 
     def forward(
         self, x: Tensor, rows: Packing, turn: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
-        x = x + self.drop(self.attn(self.norm1(x), rows, turn))
-        out: Tensor = x + self.drop(self.mlp(self.norm2(x)))
+        x = x + self.drop1(self.attn(self.norm1(x), rows, turn))
+        out: Tensor = x + self.drop2(self.mlp(self.norm2(x)))
         return out
 
 
@@ -220,7 +220,7 @@ class DecoderBlock(nn.Module):
         self.cross = CrossAttention(width, heads, attention_dropout, linear)
         self.norm3 = norm(width)
         self.mlp = Mlp(width, feedforward * width, activation, linear)
-        self.drop = nn.Dropout(dropout)
+        self.drop1, self.drop2, self.drop3 = (nn.Dropout(dropout) for _ in range(3))
 
     def forward(
         self,
@@ -231,9 +231,9 @@ class DecoderBlock(nn.Module):
         columns: Packing,
         queries: list[Tensor] | None = None,
     ) -> Tensor:
-        x = x + self.drop(self.attn(self.norm1(x), own))
-        x = x + self.drop(self.cross(self.norm2(x), memory, rows, columns, queries))
-        out: Tensor = x + self.drop(self.mlp(self.norm3(x)))
+        x = x + self.drop1(self.attn(self.norm1(x), own))
+        x = x + self.drop2(self.cross(self.norm2(x), memory, rows, columns, queries))
+        out: Tensor = x + self.drop3(self.mlp(self.norm3(x)))
         return out
 
 

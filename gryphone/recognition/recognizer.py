@@ -103,7 +103,7 @@ class Recognizer(Network):
         size = max(1, self.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
         keep = errors == "return"
         if self.workers is not None:
-            size = min(size, max(1, len(sources) // (2 * self.workers.count)))  # two parts each
+            size = min(size, max(8, len(sources) // (2 * self.workers.count)))  # two parts each
         if ask.deadline_ms is not None:
             size = 1
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]

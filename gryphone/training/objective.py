@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,10 @@ from gryphone.data.store import UNKNOWN, TrainingBatch, token_canvases
 from gryphone.decoding import CANVASES
 from gryphone.diffusion import corrupt, cross_entropy, forward_mask, rmml, sample_time
 from gryphone.model import Packing
-from gryphone.raster import draw, thicken, to_patches
+from gryphone.raster import Patches, draw, thicken, to_patches
 from gryphone.tokens import MASK_ID
 from gryphone.training.augment import augment
+from gryphone.training.quick import aside, handed_on
 from gryphone.training.settings import TrainConfig
 
 
@@ -38,14 +40,23 @@ def token_canvas_lengths(lengths: Tensor, longest: int, generator: torch.Generat
     return sizes[choice.clamp_max(len(sizes) - 1)]
 
 
-def training_loss(
-    model: nn.Module,
-    config: TrainConfig,
-    batch: TrainingBatch,
-    sizes: tuple[int, ...],
-    generator: torch.Generator,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Draw, mask, predict, compare: the loss of one micro-batch and its parts."""
+@dataclass(frozen=True)
+class Task:
+    """What the network is asked in one micro-batch, and what it should answer."""
+
+    patches: Patches
+    masked: Tensor  # (N, S) tokens, some of them hidden
+    index: Tensor  # (N,) place in the canvas
+    own: Packing
+    truth: Tensor  # (N, S)
+    copies: tuple[Tensor, ...]  # RMML: the places of either copy, (N / 2,) each
+    glyphs: Tensor  # (P, S) the token whose ink is in a patch, or UNKNOWN
+
+
+def make_task(
+    config: TrainConfig, batch: TrainingBatch, sizes: tuple[int, ...], generator: torch.Generator
+) -> Task:
+    """Distort and draw the inks, lay the labels on canvases and mask them."""
     canvas, strength = config.model.canvas, config.augment
     ink, area, room = batch.ink, None, 1.0
     if strength is not None:
@@ -57,40 +68,54 @@ def training_loss(
         u = torch.rand(ink.size, generator=generator, device=generator.device)
         pixels = thicken(pixels, u < strength.thick)
     patches = to_patches(pixels, canvas, area_factor=room, dense=config.model.keep_all)
+    # Read back here, not in the network: see `aside`.
+    patches = replace(patches, longest=Packing.of(patches.offsets.diff()).longest)
 
-    copies = 2 if config.rmml else 1
     if config.model.dense:
         lengths = torch.full_like(batch.lengths, config.model.length)
     else:
         lengths = token_canvas_lengths(batch.lengths, config.model.length, generator)
-    truth, index, owner, lengths = token_canvases(batch, lengths, copies)
+    views = 2 if config.rmml else 1
+    truth, index, owner, lengths = token_canvases(batch, lengths, views)
     # A t for each copy, or one for each sample.
-    draws, per = (len(batch.lengths), copies) if config.shared_time else (len(lengths), 1)
+    draws, per = (len(batch.lengths), views) if config.shared_time else (len(lengths), 1)
     moment = sample_time(draws, generator, config.time_power)[owner // per]
     masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart)
     if config.corrupt:
         masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
-
     if config.model.dense:
         own = Packing.equal(len(lengths), config.model.length, lengths.device)
     else:
         own = Packing.of(lengths)
-    logits, patch_logits = model(patches, masked, index, own)
+    copies = [(owner % 2 == v).nonzero().squeeze(1) for v in (0, 1)] if config.rmml else []
+    known, tokens = (patches.glyph >= 0)[:, None], batch.glyph_tokens
+    glyphs = patches.glyph.new_full((len(patches.glyph), len(sizes)), UNKNOWN)
+    if len(tokens):
+        glyphs = torch.where(known, tokens[patches.glyph.clamp_min(0)], UNKNOWN)
+    return Task(patches, masked, index, own, truth, tuple(copies), glyphs)
+
+
+def training_loss(
+    model: nn.Module,
+    config: TrainConfig,
+    batch: TrainingBatch,
+    sizes: tuple[int, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Draw, mask, predict, compare: the loss of one micro-batch and its parts."""
+    with aside(generator.device):
+        task = make_task(config, batch, sizes, generator)
+    task = handed_on(task)
+    logits, patch_logits = model(task.patches, task.masked, task.index, task.own)
     if config.rmml:
-        first, second = ((owner % 2 == v).nonzero().squeeze(1) for v in (0, 1))
-        both = [x[first] for x in logits], [x[second] for x in logits]
-        loss = rmml(*both, truth[first], config.detached).mean()
+        first, second = task.copies
+        pair = [x[first] for x in logits], [x[second] for x in logits]
+        loss = rmml(*pair, task.truth[first], config.detached).mean()
     else:
-        loss = cross_entropy(logits, truth).mean()
+        loss = cross_entropy(logits, task.truth).mean()
     parts = {"tokens": loss.detach()}
     if patch_logits:
-        tokens = batch.glyph_tokens
-        target = (
-            torch.where((patches.glyph >= 0)[:, None], tokens[patches.glyph.clamp_min(0)], UNKNOWN)
-            if len(tokens)
-            else patches.glyph.new_full((len(patches.glyph), len(sizes)), UNKNOWN)
-        )
-        seen = patch_loss(patch_logits, target)
+        seen = patch_loss(patch_logits, task.glyphs)
         parts["patches"] = seen.detach()
         loss = loss + config.aux_weight * seen
     return loss, parts

@@ -27,6 +27,7 @@ from gryphone.tokens import Tokenizer, tokenizer_from_dict
 from gryphone.training.initialise import initialise, matching_checkpoint
 from gryphone.training.mixture import Report, load_sources, read_unseen
 from gryphone.training.objective import seeded
+from gryphone.training.quick import aside, handed_on, quicken
 from gryphone.training.run_files import Run, optimizer_tensors, prefixed, restore_optimizer
 from gryphone.training.settings import TrainConfig
 from gryphone.training.validate import evaluate_all
@@ -152,7 +153,7 @@ class Training:
         if self.accelerator.is_main_process:
             self.run.rewind(self.step)
         if config.compile and device.type == "cuda":
-            model.compile_blocks()
+            self.report(quicken(model))
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         millions = sum(p.numel() for p in model.parameters()) / 1e6
         self.report(
@@ -221,7 +222,9 @@ class Training:
         total = torch.zeros((), device=accelerator.device)
         for shard in shards:
             generator = seeded(config.seed, self.step, shard, accelerator.device)
-            batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
+            with aside(accelerator.device):
+                batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
+            batch = handed_on(batch)
             loss, self.parts = self.objective(self.model, config, batch, self.sizes, generator)
             accelerator.backward(loss / len(shards))
             total += loss.detach() / len(shards)
