@@ -72,3 +72,4 @@ fonts:
 DATA ?= ../shared/data/crohme
 tables: $(READY)
 	$(BIN)/gryphone study all --predictions docs/results/22-sat-rmml --data $(DATA) --out docs/results/tables
+	$(BIN)/gryphone study recovery --predictions docs/results/release --data $(DATA) --out docs/results/tables

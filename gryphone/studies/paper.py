@@ -335,7 +335,8 @@ def recovery(m: Material) -> Report:
                 has = np.array([not set(OPERATORS).isdisjoint(truth) for truth in truths])
                 found[t] = figures(parts[0][:, has], parts[1][has])
             for t, f in found.items():
-                rows.append([arm, method.removeprefix("recover-"), t, f["cer"], f["em"], f["ser"]])
+                removed = method.removeprefix("recover-")
+                rows.append([arm, removed, t, f["em"].count, f["cer"], f["em"], f["ser"]])
             data[f"{arm} {method}"] = found
             for rate, own in lines.items():
                 if found:
@@ -346,7 +347,7 @@ def recovery(m: Material) -> Report:
         "Fractions, roots, integrals and sums lose their sign, arguments and braces stay. masked: "
         "the place is masked, symbol and modifier; deleted: it is gone.",
     ]
-    header = ["arm", "removed place", "begun at t", "CER", "EM", "SER"]
+    header = ["arm", "removed place", "begun at t", "formulas", "CER", "EM", "SER"]
     panels = [Panel(f"{TITLES[rate]} of recovered formulas", "t", x) for rate, x in lines.items()]
     return Report("Figure 4: recovery", notes, [(name, header, rows)], data, panels)
 
