@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts
+.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
 
 setup: $(READY)
 
@@ -67,3 +67,9 @@ fetch = mkdir -p $(1) && cd $(1) && for name in $$(cat $(CURDIR)/configs/$(2)); 
 fonts:
 	$(call fetch,fonts,fonts.txt)
 	$(call fetch,fonts/held-out,fonts-held-out.txt)
+
+# Every table and figure of docs/reproduction.md, from stored predictions and the data's truths.
+DATA ?= ../shared/data/crohme
+tables: $(READY)
+	$(BIN)/gryphone study all --predictions docs/results/22-sat-rmml --data $(DATA) --out docs/results/tables
+	$(BIN)/gryphone study recovery --predictions docs/results/release --data $(DATA) --out docs/results/tables

@@ -100,6 +100,34 @@ class Precision:
         check_ranges(self, {f.name: POSITIVE for f in dataclasses.fields(self)})
 
 
+@dataclass(frozen=True)
+class Remasking:
+    """How tokens are masked again, in reverse steps and (`apart`) in training.
+
+    Ours is Algorithm 2 as it is printed; all three set is what its authors' code does.
+    """
+
+    keep_visible: bool = False  # a step fills masked places only; else it answers all places anew
+    apart: bool = False  # every stream of a place by a draw of its own; else all of them together
+    from_all: bool = False  # shares linspace(1, 0, T): all is masked once more; else t/T
+
+
+@dataclass(frozen=True)
+class DecoderStyle:
+    """How the decoder's blocks are built; all changed is what the paper's authors' code does."""
+
+    norm_every: bool = False  # a norm before every linear layer; else before each part of a block
+    feedforward: int = 4  # hidden layer of the feed-forward part, in widths
+    activation: str = "gelu"  # of it, or "relu"
+    sinusoids: bool = False  # fixed positions; else learned
+    one_table: bool = False  # PAD and MASK are the same in all streams; else each has its own
+
+    def __post_init__(self) -> None:
+        check_ranges(self, {"feedforward": COUNT})
+        if self.activation not in ("gelu", "relu"):
+            raise ConfigError(f"activation {self.activation!r} is unknown; use 'gelu' or 'relu'")
+
+
 SIZES = ("width", "encoder_depth", "encoder_heads", "decoder_depth", "decoder_heads", "length")
 MODEL_RANGES = dict.fromkeys(SIZES, COUNT) | {"attention_dropout": SHARE, "dropout": SHARE}
 
@@ -117,11 +145,13 @@ class ModelConfig:
     decoder_depth: int = 5
     decoder_heads: int = 6
     length: int = 150  # the longest canvas of tokens
-    attention_dropout: float = 0.0
+    attention_dropout: float = 0.0  # on the decoder's attention weights
     dropout: float = 0.1
     aux: bool = True  # heads that read patches without the decoder
     kind: str = "diffusion"  # of decoder, one of gryphone.kinds
     ink_precision: Precision = field(default_factory=Precision)  # of what it was trained on
+    remasking: Remasking = field(default_factory=Remasking)
+    decoder: DecoderStyle = field(default_factory=DecoderStyle)
 
     def __post_init__(self) -> None:
         check_ranges(self, MODEL_RANGES)
@@ -142,11 +172,12 @@ PRESETS = {
         canvas=Canvas("square", 224, 8, 8),
         dense=True,
         encoder_depth=12,
-        encoder_heads=8,
         decoder_heads=8,
         attention_dropout=0.3,
         dropout=0.0,
         aux=False,
+        remasking=Remasking(keep_visible=True, apart=True, from_all=True),
+        decoder=DecoderStyle(True, 1, "relu", True, True),
     ),
     "ink": ModelConfig(canvas=Canvas("stroke", 456, stroke=44.0, dot=4.0)),
     "tiny": ModelConfig(

@@ -7,13 +7,15 @@ and every sample has a canvas of its own, so batch size and order never change a
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from gryphone.config import Remasking
 from gryphone.errors import ConfigError
 
 # (tokens (B, L, S), lengths (B,) of the canvases, samples (B,)) -> log-probs [(B, L, V) per stream]
@@ -30,6 +32,11 @@ def canvas_for(length: int, longest: int) -> int:
     return next((c for c in CANVASES if length < c <= longest), longest)
 
 
+def first_canvas(longest: int, one_length: bool) -> int:
+    """The canvas that decoding begins with: the longest where training had no other."""
+    return longest if one_length else min(48, longest)
+
+
 @dataclass(frozen=True)
 class DecodeOptions:
     """How to decode.
@@ -38,6 +45,8 @@ class DecodeOptions:
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. sure: what a first
     answer may lack in log-prob to be the last (0: never). keep: what every step said of each place.
+    remasking: how "diffusion" masks again. begin: the t of T that a request with `first` canvases
+    begins at.
     """
 
     steps: int = 10
@@ -47,6 +56,8 @@ class DecodeOptions:
     start: int = 48
     sure: float = 0.0
     keep: bool = False
+    remasking: Remasking = field(default_factory=Remasking)
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -55,10 +66,21 @@ class DecodeOptions:
             raise ConfigError(
                 f"method {self.method!r} is unknown; use 'diffusion' or 'mask-predict'"
             )
+        if self.begin is not None and not 1 <= self.begin <= self.steps:
+            raise ConfigError(f"begin is {self.begin}; it must be between 1 and steps={self.steps}")
         if not 1 <= self.start <= self.length:
             raise ConfigError(
                 f"start is {self.start}; it must be between 1 and length={self.length}"
             )
+
+    @property
+    def keeps_visible(self) -> bool:
+        """Whether a step leaves what it can see as it is."""
+        return self.method == "mask-predict" or self.remasking.keep_visible
+
+    def share(self, t: int, total: int) -> float:
+        """The share of places that is masked before t more steps of `total`."""
+        return t / (total - 1 if self.remasking.from_all else total)
 
 
 class Looks(Protocol):
@@ -149,6 +171,7 @@ class Request:
 
     keys (B,) name the samples; equal keys draw equal numbers. constraints: one for each canvas.
     deadline is a time.perf_counter() value: as many of the steps are taken as fit before it.
+    first: what to begin with instead of nothing, (n, S) for each key, masked where it is unknown.
     """
 
     keys: np.ndarray
@@ -159,17 +182,36 @@ class Request:
     constraints: Sequence[Constraint] | None = None
     deadline: float | None = None
     watch: Watch | None = None
+    first: Sequence[np.ndarray] | None = None
+
+    def uniform(self, key: int) -> np.ndarray:
+        """The draws (steps, length, S) of one key; (steps, length, 1) where streams share them."""
+        o = self.options
+        streams = self.streams if o.remasking.apart else 1
+        return np.moveaxis(draws(o.seed, key, streams, o.steps, o.length), 0, -1)
 
 
 Sampler = Callable[[Predict, Request], list[Decoded]]  # the reverse process of a kind of decoder
 
 
-def draws(seed: int, key: int, steps: int, length: int) -> np.ndarray:
-    """The uniform numbers (steps, length) that decide what one sample remasks."""
+def run_key(run: int, name: str) -> int:
+    """The key of one of several independent runs over a data set.
+
+    The first has key 0, as every single question has; later ones have a key for each sample, or
+    all samples would share the luck of one draw, and the runs' deviation would say nothing.
+    """
+    if run == 0:
+        return 0
+    digest = hashlib.blake2b(f"{run}:{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def draws(seed: int, key: int, *shape: int) -> np.ndarray:
+    """Uniform numbers, (..., steps, length), that decide what one sample remasks."""
     # As a plain list, numbers of 2**63 and more would be rounded to floats: many seeds, one draw.
     numbers = np.array([seed % 2**64, key % 2**64], dtype=np.uint64)
     generator = np.random.Generator(np.random.Philox(key=numbers))
-    return generator.random((steps, length))
+    return generator.random(shape)
 
 
 class Seen(Looks):
@@ -228,7 +270,7 @@ class Canvases(Protocol):
         """Build the next input: keep predictions, mask some of them again."""
 
     def refine(self) -> None:
-        """Predict all positions of the active samples; mask-predict keeps the unmasked ones."""
+        """Predict all positions of the active samples, or the masked ones alone."""
 
     def results(self) -> list[Decoded]:
         """Answers cut at the first PAD, or at a place that a late widening left unpredicted."""
@@ -245,7 +287,7 @@ def reverse(state: Canvases, request: Request) -> list[Decoded]:
     began = time.perf_counter()
     state.open_canvases()
     total = options.steps
-    for t in range(options.steps, 1, -1):
+    for t in range(options.begin or options.steps, 1, -1):
         if deadline is not None:
             now = time.perf_counter()
             spent = (now - began) / (options.steps - t + 1)  # per step so far
@@ -280,7 +322,7 @@ class _State:
         r, o, size = request, request.options, len(request.keys)
         self.predict, self.options, self.mask_id, self.pad_id = predict, o, r.mask_id, r.pad_id
         self.constraints, self.watch = r.constraints, r.watch
-        self.uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in r.keys])
+        self.uniform = np.stack([r.uniform(int(k)) for k in r.keys])  # (B, T, L, 1 or S)
         self.canvas = np.full((size, o.length, r.streams), r.mask_id, dtype=np.int64)  # what is fed
         self.ids = np.full_like(self.canvas, r.pad_id)  # what was predicted
         self.log_probs = np.zeros(self.canvas.shape, dtype=np.float32)
@@ -291,6 +333,10 @@ class _State:
         self.shown = np.zeros((size, o.length), dtype=bool)
         for b, constraint in enumerate(r.constraints or ()):
             self._constrain(b, constraint)
+        for b, known in enumerate(r.first or ()):
+            self.canvas[b] = r.pad_id
+            self.canvas[b, : len(known)] = known
+            self.lengths[b] = max(o.start, canvas_for(len(known), o.length))
 
     def _constrain(self, b: int, constraint: Constraint) -> None:
         """Show what is known from the first step on, on a canvas that holds it."""
@@ -307,6 +353,8 @@ class _State:
             widen = todo[open_ends & (self.lengths[todo] < options.length)]
             self.lengths[widen] = np.minimum(self.lengths[widen] * 2, options.length)
             todo = widen
+        if options.keeps_visible:
+            self.ids = np.where(self.canvas == self.mask_id, self.ids, self.canvas)
         if options.start < options.length:
             for b in self.active:
                 self.lengths[b] = min(
@@ -317,23 +365,23 @@ class _State:
         self.active = unsure(self.active, self.log_probs, counts, options.sure)
 
     def remask(self, t: int, total: int) -> None:
-        active, share = self.active, t / total
+        active, share = self.active, self.options.share(t, total)
         if self.options.method == "diffusion":
-            masked = self.uniform[active, t] < share  # (A, L)
+            masked = self.uniform[active, t] < share  # (A, L, 1 or S)
         else:
-            masked = np.zeros((len(active), self.options.length), dtype=bool)
+            masked = np.zeros((len(active), self.options.length, 1), dtype=bool)
             for row, b in enumerate(active):
                 n = self.lengths[b]
                 worst = np.argsort(self.log_probs[b, :n].sum(-1), kind="stable")
                 masked[row, worst[: int(n * share)]] = True
-        masked &= ~self.shown[active]
-        self.canvas[active] = np.where(masked[..., None], self.mask_id, self.ids[active])
+        masked &= ~self.shown[active, :, None]
+        self.canvas[active] = np.where(masked, self.mask_id, self.ids[active])
 
     def refine(self) -> None:
         active = self.active
         before, before_log = self.ids[active].copy(), self.log_probs[active].copy()
         self._predict(active)
-        if self.options.method == "mask-predict":
+        if self.options.keeps_visible:
             kept = self.canvas[active] != self.mask_id
             self.ids[active] = np.where(kept, before, self.ids[active])
             self.log_probs[active] = np.where(kept, before_log, self.log_probs[active])
@@ -382,7 +430,7 @@ class _State:
         if self.options.keep:
             for row, b in enumerate(samples):
                 n = self.lengths[b]
-                masked = self.canvas[b, :n, 0] == self.mask_id
+                masked = (self.canvas[b, :n] == self.mask_id).any(-1)
                 self.looks[b].add(masked, [x[row, :n] for x in free])
 
     def _finish_step(self, samples: np.ndarray) -> None:
@@ -390,7 +438,7 @@ class _State:
         if self.watch is not None:
             for b in samples:
                 n = self.lengths[b]
-                masked = self.canvas[b, :n, 0] == self.mask_id
+                masked = (self.canvas[b, :n] == self.mask_id).any(-1)
                 if self.watch(int(self.steps[b]), int(b), self.ids[b, :n].copy(), masked):
                     self.active = self.active[self.active != b]
 

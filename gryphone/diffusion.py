@@ -1,7 +1,8 @@
 """Masked diffusion as pure functions: the forward process and the two losses.
 
 Tokens come as (N, S): N positions, S streams (symbol and modifier for SAT, one for raw LaTeX).
-A position is masked in all its streams at once. The mask id and the generator are arguments.
+A position is masked in all its streams at once, or each stream by a draw of its own (`apart`). The
+mask id and the generator are arguments.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ def sample_time(size: int, generator: torch.Generator, power: float = 1.0) -> Te
     return u ** (1 / power)
 
 
-def forward_mask(tokens: Tensor, time: Tensor, mask_id: int, generator: torch.Generator) -> Tensor:
+def forward_mask(
+    tokens: Tensor, time: Tensor, mask_id: int, generator: torch.Generator, apart: bool = False
+) -> Tensor:
     """Forward process: mask each position with its probability t/T. tokens (N, S), time (N,)."""
-    u = torch.rand(len(tokens), generator=generator, device=generator.device)
-    return torch.where((u < time)[:, None], mask_id, tokens)
+    shape = (len(tokens), tokens.shape[1] if apart else 1)
+    u = torch.rand(shape, generator=generator, device=generator.device)
+    return torch.where(u < time[:, None], mask_id, tokens)
 
 
 def corrupt(
@@ -36,7 +40,6 @@ def corrupt(
     """
     n = len(tokens)
     hit = torch.rand(n, generator=generator, device=generator.device) < rate
-    hit &= tokens[:, 0] != mask_id
     noise = [
         torch.randint(0, size, (n,), generator=generator, device=generator.device) for size in sizes
     ]
@@ -44,7 +47,7 @@ def corrupt(
     random = torch.where(random == mask_id, tokens, random)
     # Streams are exchanged together or one at a time, as mistakes come.
     which = torch.rand(random.shape, generator=generator, device=generator.device) < 0.7
-    return torch.where(hit[:, None] & which, random, tokens)
+    return torch.where(hit[:, None] & which & (tokens != mask_id), random, tokens)
 
 
 def cross_entropy(logits: list[Tensor], truth: Tensor) -> Tensor:
@@ -55,15 +58,22 @@ def cross_entropy(logits: list[Tensor], truth: Tensor) -> Tensor:
     return torch.stack(losses).sum(0)
 
 
-def symmetric_kl(first: list[Tensor], second: list[Tensor]) -> Tensor:
-    """KL(first‖second) + KL(second‖first) of every position, summed over the streams. (N,)"""
+def symmetric_kl(first: list[Tensor], second: list[Tensor], detached: bool = False) -> Tensor:
+    """KL(first‖second) + KL(second‖first) of every position, summed over the streams. (N,)
+
+    `detached`: each divergence moves only the side that is compared with the other as its target.
+    """
     total = first[0].new_zeros(len(first[0]), dtype=torch.float32)
     for a, b in zip(first, second, strict=True):
         log_p, log_q = F.log_softmax(a.float(), -1), F.log_softmax(b.float(), -1)
-        total = total + ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+        p, q = (log_p.detach(), log_q.detach()) if detached else (log_p, log_q)
+        total = total + (p.exp() * (p - log_q) + q.exp() * (q - log_p)).sum(-1)
     return total
 
 
-def rmml(first: list[Tensor], second: list[Tensor], truth: Tensor) -> Tensor:
+def rmml(
+    first: list[Tensor], second: list[Tensor], truth: Tensor, detached: bool = False
+) -> Tensor:
     """Random-masking mutual learning: both copies must be right, and agree. (N,)"""
-    return cross_entropy(first, truth) + cross_entropy(second, truth) + symmetric_kl(first, second)
+    agree = symmetric_kl(first, second, detached)
+    return cross_entropy(first, truth) + cross_entropy(second, truth) + agree

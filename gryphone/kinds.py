@@ -64,8 +64,8 @@ def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> Gry
     from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
 
     c = config
-    shared = {"width": c.width, "attention_dropout": c.attention_dropout, "dropout": c.dropout}
     encoder: DenseEncoder | InkEncoder
+    shared: dict[str, Any] = {"width": c.width, "dropout": c.dropout}
     sizes: dict[str, Any] = {"depth": c.encoder_depth, "heads": c.encoder_heads, **shared}
     if c.dense:
         grid = c.canvas.side // c.canvas.patch
@@ -77,6 +77,8 @@ def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> Gry
         length=c.length,
         depth=c.decoder_depth,
         heads=c.decoder_heads,
-        **shared,  # type: ignore[arg-type]
+        attention_dropout=c.attention_dropout,
+        **shared,
+        **vars(c.decoder),
     )
     return GryphOne(encoder, decoder, c.width, vocabularies if c.aux else ())

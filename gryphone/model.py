@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from gryphone.ragged import select
 from gryphone.raster import Patches
 
+SHARED = 2  # the ids that every stream has: PAD and MASK
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -101,14 +103,27 @@ def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     return (x * turn[0] + torch.cat([-b, a], -1) * turn[1]).to(x.dtype)
 
 
+class NormedLinear(nn.Sequential):
+    """A linear layer behind a norm of its own."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(nn.LayerNorm(inputs), nn.Linear(inputs, outputs))
+
+
+Linear = type[nn.Linear] | type[NormedLinear]
+
+
 class SelfAttention(nn.Module):
     """Multi-head attention of packed sequences on themselves."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, linear: Linear = nn.Linear
+    ) -> None:
         super().__init__()
         self.heads, self.dropout, self.attend = heads, dropout, attend
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
+        # One norm for queries, keys and values: its scale could go into each one's weights.
+        self.qkv = linear(width, 3 * width)
+        self.proj = linear(width, width)
 
     def forward(
         self, x: Tensor, rows: Packing, turn: tuple[Tensor, Tensor] | None = None
@@ -124,12 +139,12 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Multi-head attention of tokens on remembered patches."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, linear: Linear = nn.Linear) -> None:
         super().__init__()
         self.heads, self.dropout, self.attend = heads, dropout, attend
-        self.q = nn.Linear(width, width)
-        self.kv = nn.Linear(width, 2 * width)
-        self.proj = nn.Linear(width, width)
+        self.q = linear(width, width)
+        self.kv = linear(width, 2 * width)
+        self.proj = linear(width, width)
 
     def remember(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (P, H, D) of the encoder's output, computed once per image."""
@@ -154,25 +169,28 @@ class CrossAttention(nn.Module):
 
 
 class Mlp(nn.Module):
-    """Two layers with GELU."""
+    """Two layers with GELU or ReLU."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(
+        self, width: int, hidden: int, activation: str = "gelu", linear: Linear = nn.Linear
+    ) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(width, hidden)
-        self.fc2 = nn.Linear(hidden, width)
+        self.activate = F.relu if activation == "relu" else F.gelu
+        self.fc1 = linear(width, hidden)
+        self.fc2 = linear(hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+        out: Tensor = self.fc2(self.activate(self.fc1(x)))
         return out
 
 
 class EncoderBlock(nn.Module):
     """Pre-norm Transformer block; its names are those of the public DINO checkpoints."""
 
-    def __init__(self, width: int, heads: int, attention_dropout: float, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, eps=1e-6)
-        self.attn = SelfAttention(width, heads, attention_dropout)
+        self.attn = SelfAttention(width, heads)
         self.norm2 = nn.LayerNorm(width, eps=1e-6)
         self.mlp = Mlp(width, 4 * width)
         self.drop1, self.drop2 = nn.Dropout(dropout), nn.Dropout(dropout)
@@ -188,14 +206,26 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Pre-norm block: tokens attend to each other in both directions, then to the patches."""
 
-    def __init__(self, width: int, heads: int, attention_dropout: float, dropout: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        attention_dropout: float,
+        dropout: float,
+        *,
+        norm_every: bool,
+        feedforward: int,
+        activation: str,
+    ) -> None:
         super().__init__()
-        self.norm1 = nn.LayerNorm(width)
-        self.attn = SelfAttention(width, heads, attention_dropout)
-        self.norm2 = nn.LayerNorm(width)
-        self.cross = CrossAttention(width, heads, attention_dropout)
-        self.norm3 = nn.LayerNorm(width)
-        self.mlp = Mlp(width, 4 * width)
+        linear: Linear = NormedLinear if norm_every else nn.Linear
+        norm = nn.Identity if norm_every else nn.LayerNorm  # nn.Identity takes any arguments
+        self.norm1 = norm(width)
+        self.attn = SelfAttention(width, heads, attention_dropout, linear)
+        self.norm2 = norm(width)
+        self.cross = CrossAttention(width, heads, attention_dropout, linear)
+        self.norm3 = norm(width)
+        self.mlp = Mlp(width, feedforward * width, activation, linear)
         self.drop1, self.drop2, self.drop3 = (nn.Dropout(dropout) for _ in range(3))
 
     def forward(
@@ -223,7 +253,6 @@ class InkEncoder(nn.Module):
         width: int,
         depth: int,
         heads: int,
-        attention_dropout: float,
         dropout: float,
     ) -> None:
         super().__init__()
@@ -233,9 +262,7 @@ class InkEncoder(nn.Module):
             nn.Linear(window**2, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
         )
         self.place = nn.Linear(64, width)
-        self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads, dropout) for _ in range(depth))
         self.norm = nn.LayerNorm(width, eps=1e-6)
 
     def forward(self, patches: Patches) -> tuple[Tensor, Packing]:
@@ -275,16 +302,13 @@ class DenseEncoder(nn.Module):
         width: int,
         depth: int,
         heads: int,
-        attention_dropout: float,
         dropout: float,
     ) -> None:
         super().__init__()
         self.patch_embed = nn.Linear(3 * patch**2, width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
         self.pos_embed = nn.Parameter(torch.randn(1, grid**2 + 1, width) * 0.02)
-        self.blocks = nn.ModuleList(
-            EncoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(EncoderBlock(width, heads, dropout) for _ in range(depth))
         self.norm = nn.LayerNorm(width, eps=1e-6)
 
     def forward(self, patches: Patches) -> tuple[Tensor, Packing]:
@@ -309,8 +333,27 @@ class DenseEncoder(nn.Module):
         self.load_state_dict(state)
 
 
+class Sinusoids(nn.Module):
+    """Fixed positions (P,) -> (P, width): waves from one place to thousands of places long."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        rates = 10000.0 ** -(torch.arange(0, width, 2) / width)
+        angle = torch.arange(length)[:, None] * rates
+        table = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width]
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, index: Tensor) -> Tensor:
+        table: Tensor = self.table  # type: ignore[assignment]
+        return table[index]
+
+
 class Decoder(nn.Module):
-    """Bidirectional Transformer over a canvas of tokens; one head for each token stream."""
+    """Bidirectional Transformer over a canvas of tokens; one head for each token stream.
+
+    With `one_table` the streams' embeddings are one: PAD and MASK, the ids that all streams have,
+    mean the same in each. A head lists its own stream's tokens: others are never right there.
+    """
 
     def __init__(
         self,
@@ -322,17 +365,27 @@ class Decoder(nn.Module):
         heads: int,
         attention_dropout: float,
         dropout: float,
+        norm_every: bool = False,
+        feedforward: int = 4,
+        activation: str = "gelu",
+        sinusoids: bool = False,
+        one_table: bool = False,
     ) -> None:
         super().__init__()
+        self.one_table = one_table
         self.embed = nn.ModuleList(nn.Embedding(size, width) for size in vocabularies)
-        self.position = nn.Embedding(length, width)
+        self.position = (Sinusoids if sinusoids else nn.Embedding)(length, width)
+        style = {"norm_every": norm_every, "feedforward": feedforward, "activation": activation}
         self.blocks = nn.ModuleList(
-            DecoderBlock(width, heads, attention_dropout, dropout) for _ in range(depth)
+            DecoderBlock(width, heads, attention_dropout, dropout, **style)  # type: ignore[arg-type]
+            for _ in range(depth)
         )
-        self.norm = nn.LayerNorm(width)
-        self.heads = nn.ModuleList(nn.Linear(width, size) for size in vocabularies)
-        for table in (*self.embed, self.position):
-            nn.init.normal_(table.weight, std=0.02)
+        linear: Linear = NormedLinear if norm_every else nn.Linear
+        self.norm = nn.Identity() if norm_every else nn.LayerNorm(width)
+        self.heads = nn.ModuleList(linear(width, size) for size in vocabularies)
+        if isinstance(self.position, nn.Embedding):  # beside waves of size 1, tokens keep theirs
+            for table in (*self.embed, self.position):
+                nn.init.normal_(table.weight, std=0.02)
 
     def remember(self, features: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Every block's keys and values of the encoder's output."""
@@ -348,7 +401,12 @@ class Decoder(nn.Module):
     ) -> list[Tensor]:
         x = self.position(index)
         for stream, table in enumerate(self.embed):
-            x = x + table(tokens[:, stream])
+            ids = tokens[:, stream]
+            row = table(ids)
+            if stream and self.one_table:
+                first = self.embed[0](ids.clamp_max(SHARED - 1))
+                row = torch.where((ids < SHARED)[:, None], first, row)
+            x = x + row
         x = x.to(memory.keys_values[0][0].dtype)
         per_image = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
         # All canvases of one image form one sequence of queries: its patches are read once.

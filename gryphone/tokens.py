@@ -56,7 +56,7 @@ def sat_join(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """The tokens that `sat_split` took apart."""
     tokens: list[str] = []
     for symbol, modifier in pairs:
-        opening = _openers(modifier)
+        opening = openers_of(modifier)
         tokens += modifier[:opening]
         if symbol != EMPTY:
             tokens.append(symbol)
@@ -64,7 +64,7 @@ def sat_join(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return tokens
 
 
-def _openers(modifier: str) -> int:
+def openers_of(modifier: str) -> int:
     """How many marks of a modifier stand before the symbol."""
     opening = 0
     while opening < len(modifier) and modifier[opening] in _PREFIX:
@@ -235,7 +235,7 @@ class SatTokenizer(Tokenizer):
         found, at = [], 0
         for symbol, modifier in rows:
             marks, own = _decided(modifier), int(symbol != EMPTY)
-            first = at + _openers(marks)
+            first = at + openers_of(marks)
             found.append((first, first + own))
             at += len(marks) + own
         return found

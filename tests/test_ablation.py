@@ -1,13 +1,16 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import gryphone.training.train
+from gryphone.config import PRESETS, Remasking
 from gryphone.errors import ConfigError, DataError
 from gryphone.studies.ablation import (
     check_arm,
     last_scores,
+    main,
     read_arms,
     settings_of,
     table,
@@ -98,3 +101,29 @@ def test_the_last_evaluation_counts(tmp_path: Path) -> None:
     assert table({"a": {"em": 2.5}}).splitlines()[2] == "| a | 2.5 |"
     with pytest.raises(DataError, match="was not evaluated"):
         last_scores(tmp_path / "none")
+
+
+def test_the_paper_s_four_arms_differ_in_what_they_study_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = ROOT / "configs" / "sat-rmml.yaml"
+    arms = {config.name: config for config in read_arms(path, {})}
+    assert {n: (c.scheme, c.rmml) for n, c in arms.items()} == {
+        "raw": ("raw", False),
+        "raw-rmml": ("raw", True),
+        "sat": ("sat", False),
+        "sat-rmml": ("sat", True),
+    }
+    alike = {repr(replace(c, name="x", scheme="sat", rmml=True)) for c in arms.values()}
+    assert len(alike) == 1
+    monkeypatch.setattr("sys.argv", ["ablation", str(path), "--only", "sta"])
+    with pytest.raises(ConfigError, match="--only sta: the arms are raw, raw-rmml, sat, sat-rmml"):
+        main()
+
+
+def test_the_paper_s_network_is_trained_on_what_is_here() -> None:
+    arms = {c.name: c for c in read_arms(ROOT / "configs" / "paper-here.yaml", {"minutes": 14})}
+    paper, together = arms["paper"], arms["together"]
+    assert paper.model == PRESETS["paper"] and paper.drop_from and paper.shared_time
+    assert together.model == replace(PRESETS["paper"], remasking=Remasking())
+    assert paper.batch * paper.shards == 128 and paper.minutes == 14

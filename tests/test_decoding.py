@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gryphone.decoding import DecodeOptions, Request, decode, draws, unsure
+from gryphone.config import Remasking
+from gryphone.decoding import DecodeOptions, Request, decode, draws, run_key, unsure
 from gryphone.errors import ConfigError
 
 PAD, MASK, V = 0, 1, 12
@@ -64,6 +65,61 @@ def test_diffusion_is_algorithm_2(steps: int) -> None:
                     canvas[i] = MASK
         assert answer.ids.tolist() == cut(ids)
         assert answer.steps == steps
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+def test_diffusion_as_its_authors_code_it(steps: int) -> None:
+    """Visible tokens stay, each stream has its own draws, and the shares are linspace(1, 0, T)."""
+    theirs = Remasking(keep_visible=True, apart=True, from_all=True)
+    for b, answer in enumerate(run(3, steps=steps, seed=4, remasking=theirs)):
+        uniform = draws(4, 100 + b, 2, steps, 16)
+        canvas = np.full((16, 2), MASK)
+        for k, share in enumerate(np.linspace(1, 0, steps)):
+            ids = np.where(canvas == MASK, best(b, canvas)[0], canvas)
+            t = steps - 1 - k  # steps that are left
+            canvas = np.where(share > uniform[:, t].T, MASK, ids) if t else ids
+        assert answer.ids.tolist() == cut(canvas)
+
+
+@pytest.mark.parametrize("name", ["keep_visible", "apart", "from_all"])
+def test_each_way_to_remask_is_another(name: str) -> None:
+    usual = run(6, steps=4)
+    other = run(6, steps=4, remasking=Remasking(**{name: True}))
+    assert [a.ids.tolist() for a in usual] != [a.ids.tolist() for a in other]
+    assert all(a.steps == 4 for a in other)
+
+
+def test_the_first_stream_has_the_draws_that_all_streams_share() -> None:
+    assert np.array_equal(draws(1, 2, 2, 5, 7)[0], draws(1, 2, 5, 7))
+
+
+def known_canvases(**settings: object) -> list:
+    """Three answers that are known but for their second place, refined on."""
+    first = np.array([[5, 2], [MASK, MASK], [7, 3]])
+    options = DecodeOptions(**{"length": 16, "start": 16, "steps": 6, **settings})
+    return decode(double, replace(request(np.arange(3) + 100, options), first=[first] * 3))
+
+
+def test_a_recovery_begins_with_what_is_known() -> None:
+    kept = known_canvases(begin=1, remasking=Remasking(keep_visible=True))
+    for b, answer in enumerate(kept):
+        canvas = np.full((16, 2), PAD)
+        canvas[:3] = [[5, 2], [MASK, MASK], [7, 3]]
+        wanted = np.where(canvas == MASK, best(b, canvas)[0], canvas)
+        assert answer.ids.tolist() == cut(wanted) and answer.steps == 1
+    anew = known_canvases(begin=1)
+    assert [a.ids.tolist() for a in anew] != [a.ids.tolist() for a in kept]
+    for begin in (2, 6):
+        assert [a.steps for a in known_canvases(begin=begin)] == [begin] * 3
+    with pytest.raises(ConfigError, match="begin is 7; it must be between 1 and steps=6"):
+        known_canvases(begin=7)
+
+
+def test_runs_after_the_first_are_each_sample_s_own() -> None:
+    assert run_key(0, "a") == run_key(0, "b") == 0
+    keys = {run_key(run, name) for run in range(1, 10) for name in ("a", "b", "1:a")}
+    assert len(keys) == 27 and all(0 < key < 2**63 for key in keys)
+    assert run_key(1, "a") == 5373448803846538489  # what stored predictions were made with
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 10])

@@ -31,6 +31,17 @@ def test_forward_process_masks_each_position_with_probability_t(share: float) ->
     assert abs(float(hit.float().mean()) - share) < 0.01
 
 
+def test_streams_can_be_masked_apart() -> None:
+    tokens = torch.randint(2, 50, (40_000, 2), generator=generator())
+    masked = forward_mask(tokens, torch.full((40_000,), 0.3), MASK, generator(1), apart=True)
+    hit = (masked == MASK).float()
+    assert torch.equal(masked[masked != MASK], tokens[masked != MASK])
+    assert abs(float(hit.mean()) - 0.3) < 0.01
+    assert abs(float(hit.prod(1).mean()) - 0.09) < 0.01  # both of a place, by chance alone
+    noisy = corrupt(masked, 1.0, (50, 50), MASK, generator(2))
+    assert torch.equal(noisy == MASK, masked == MASK)
+
+
 def test_forward_process_follows_each_position_s_own_time() -> None:
     tokens = torch.full((20_000, 1), 7)
     time = torch.arange(20_000) / 20_000
@@ -91,3 +102,16 @@ def test_rmml_is_the_paper_s_four_terms() -> None:
         expected += torch.nn.functional.kl_div(q[s], p[s], log_target=True, reduction="none").sum(1)
         expected += torch.nn.functional.kl_div(p[s], q[s], log_target=True, reduction="none").sum(1)
     assert torch.allclose(rmml(a, b, truth), expected, atol=1e-5)
+
+
+def test_a_detached_divergence_moves_one_side() -> None:
+    p, q = torch.tensor([[0.3, -1.0, 2.0]]), torch.tensor([[1.0, 0.5, -0.2]])
+    p.requires_grad_()
+    q.requires_grad_()
+    detached = symmetric_kl([p], [q], detached=True)
+    assert torch.allclose(detached, symmetric_kl([p], [q]))
+    detached.sum().backward()
+    # The gradient of KL(target || softmax(x)) is softmax(x) - target.
+    difference = (p.softmax(-1) - q.softmax(-1)).detach()
+    assert torch.allclose(p.grad, difference, atol=1e-6)  # type: ignore[arg-type]
+    assert torch.allclose(q.grad, -difference, atol=1e-6)  # type: ignore[arg-type]

@@ -11,12 +11,22 @@ from inkmaker import fraction, power, row, some, write_folder, write_tar
 from typer.testing import CliRunner
 
 from gryphone.cli.evaluation import register
+from gryphone.config import PRESETS, Remasking
 from gryphone.decoding import Decoded, Seen
 from gryphone.errors import ConfigError, DataError
 from gryphone.reading.inkml import to_inkml
+from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.calibration import _truth
-from gryphone.scoring.evaluate import Item, drawn_length, evaluate, items, told_apart, true_graph
+from gryphone.scoring.evaluate import (
+    Item,
+    decode_all,
+    drawn_length,
+    evaluate,
+    items,
+    told_apart,
+    true_graph,
+)
 from gryphone.scoring.metrics import RATES
 
 
@@ -175,3 +185,43 @@ def test_drawn_length_does_not_depend_on_the_unit() -> None:
     bigger = type(ink)(tuple(s * 7 for s in ink.strokes))
     assert drawn_length(bigger) == pytest.approx(drawn_length(ink))
     assert drawn_length(row("x+1=2")) > drawn_length(row("x"))
+
+
+def test_plain_scores_the_last_step_alone(recognizer: Recognizer, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "set", some(8))
+    plain = evaluate(recognizer, folder, steps=3, plain=True)
+    assert plain.to_dict()["plain"] and plain.passes == 3  # no second look
+    assert plain.normalized[0].problems  # untrained weights: no valid LaTeX, as it was answered
+    assert not evaluate(recognizer, folder, steps=3).normalized[0].problems
+    masked = evaluate(recognizer, folder, steps=3, plain=True, method="mask-predict")
+    assert masked.to_dict()["method"] == "mask-predict"
+    assert masked.predictions != plain.predictions
+    theirs = evaluate(recognizer, folder, steps=3, plain=True, remasking=Remasking(from_all=True))
+    assert theirs.predictions != plain.predictions
+    with pytest.raises(ConfigError, match="plain decoding takes a number of steps"):
+        evaluate(recognizer, folder, steps="auto", plain=True)
+    with pytest.raises(ConfigError, match="'beam' is unknown"):
+        evaluate(recognizer, folder, steps=2, method="beam")
+
+
+def test_the_first_run_is_what_recognize_answers_and_others_are_independent(
+    recognizer: Recognizer, tmp_path: Path
+) -> None:
+    ink = some(1)[0]
+    folder = write_folder(tmp_path / "set", [replace(ink, id=name) for name in "abcdef"])
+    first = items(folder)
+    _, found = zip(*decode_all(recognizer, [*first], Ask(steps=2, samples=2)), strict=True)
+    keys = {d[0].ids.tobytes() for d in found}
+    single = recognizer.encode(ink).decode(steps=2)
+    assert keys == {np.asarray(single.ids, dtype=np.int64).tobytes()}  # one ink, one answer
+    assert len({d[1].ids.tobytes() for d in found}) > 1  # and then draws of each sample's own
+
+
+def test_decoding_is_as_the_network_was_trained(recognizer: Recognizer) -> None:
+    keys, ask = np.zeros(1, dtype=np.int64), Ask(steps=2, plain=True)
+    config = replace(PRESETS["ink"], length=60)
+    for own, start in ((PRESETS["paper"], 150), (config, 48), (PRESETS["tiny"], 40)):
+        checkpoint = replace(recognizer.checkpoint, config=own)
+        options = replace(recognizer, checkpoint=checkpoint).request(ask, keys).options
+        assert (options.start, options.remasking) == (start, own.remasking)
+    assert PRESETS["paper"].remasking == Remasking(True, True, True)

@@ -1,15 +1,16 @@
 """Networks: packing changes nothing, memory is shared, the paper's sizes and DINO's names fit."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from gryphone.config import PRESETS, Canvas, ModelConfig
+from gryphone.config import PRESETS, Canvas, DecoderStyle, ModelConfig
 from gryphone.errors import ConfigError
 from gryphone.kinds import build_model
-from gryphone.model import DenseEncoder, Packing, attend
+from gryphone.model import DenseEncoder, Packing, Sinusoids, attend
 from gryphone.raster import InkBatch, Patches, draw, to_patches
 
 SIZES = (30, 9)
@@ -102,15 +103,46 @@ def test_the_paper_preset_is_the_paper_s() -> None:
     c = PRESETS["paper"]
     assert (c.canvas.kind, c.canvas.side, c.canvas.patch) == ("square", 224, 8)
     assert (c.dense, c.width, c.encoder_depth, c.decoder_depth, c.length) == (True, 384, 12, 5, 150)
-    assert (c.encoder_heads, c.decoder_heads, c.attention_dropout) == (8, 8, 0.3)
+    assert (c.encoder_heads, c.decoder_heads, c.attention_dropout) == (6, 8, 0.3)
     model = build_model(c, (107, 25))
     attention = [m for m in model.modules() if hasattr(m, "dropout") and hasattr(m, "heads")]
-    assert len(attention) == 12 + 2 * 5
-    assert {m.dropout for m in attention} == {0.3}
+    assert [m.dropout for m in attention] == [0.0] * 12 + [0.3] * 10  # DINO's is left as it is
+    block = model.decoder.blocks[0]
+    assert (block.mlp.fc1[1].out_features, block.mlp.activate) == (384, torch.nn.functional.relu)
+    linear = [m for m in model.decoder.modules() if isinstance(m, torch.nn.Linear)]
+    norms = [m for m in model.decoder.modules() if isinstance(m, torch.nn.LayerNorm)]
+    assert len(linear) == len(norms) == 5 * 7 + 2  # a norm before every one, and no other
+    assert not [n for n, _ in model.decoder.named_parameters() if n.startswith("position")]
     patches = to_patches(draw(InkBatch.from_strokes(inks(1)), c.canvas), c.canvas, dense=True)
     shallow = build_model(replace(c, encoder_depth=1), (107, 25))  # no layer changes the shape
     features, rows = shallow.encoder(patches)
     assert features.shape == (785, 384) and rows.longest == 785
+
+
+def test_streams_of_one_table_share_pad_and_mask() -> None:
+    def said(one_table: bool, modifier: int, change: int) -> torch.Tensor:
+        torch.manual_seed(0)
+        style = DecoderStyle(one_table=one_table, sinusoids=True)
+        model = build_model(replace(PRESETS["tiny"], decoder=style), (20, 9)).eval()
+        with torch.no_grad():
+            model.decoder.embed[1].weight[change] += 1
+        c = PRESETS["tiny"].canvas
+        memory = model.encode(to_patches(draw(InkBatch.from_strokes(inks(1)), c), c))
+        tokens = torch.tensor([[5, modifier], [6, 3]])
+        own = Packing.of(torch.tensor([2]))
+        return model.decode(tokens, torch.arange(2), memory, own)[0]
+
+    for modifier in (0, 1):  # PAD and MASK: the second stream's own rows say nothing
+        assert torch.equal(said(True, modifier, modifier), said(True, modifier, 8))
+        assert not torch.equal(said(False, modifier, modifier), said(False, modifier, 8))
+    assert not torch.equal(said(True, 4, 4), said(True, 4, 8))
+
+
+def test_sinusoids_are_one_for_each_place() -> None:
+    table = Sinusoids(150, 64)(torch.arange(150))
+    assert torch.allclose(table[0], torch.tensor([0.0, 1.0]).repeat(32))
+    assert torch.allclose(table[7, :2], torch.tensor([math.sin(7), math.cos(7)]), atol=1e-5)
+    assert len(table.unique(dim=0)) == 150
 
 
 def test_the_ink_preset_has_24_to_32_million_parameters() -> None:
@@ -153,8 +185,7 @@ def dino_state(width: int, depth: int, tokens: int) -> dict[str, torch.Tensor]:
 
 
 def test_dino_s_state_dict_loads_and_the_patch_embedding_is_its_convolution() -> None:
-    config = replace(PRESETS["paper"], encoder_heads=6)
-    encoder = build_model(config, SIZES).encoder
+    encoder = build_model(PRESETS["paper"], SIZES).encoder
     assert isinstance(encoder, DenseEncoder)
     state = dino_state(384, 12, 784)
     encoder.load_dino(dict(state))

@@ -11,6 +11,7 @@ import torch
 from inkmaker import some
 
 from gryphone.checkpoint import load_model, read_checkpoint
+from gryphone.config import Remasking
 from gryphone.decoding import Decoded, Request, decode
 from gryphone.reading.inputs import Input
 from gryphone.recognition.constraints import constraint_of
@@ -75,7 +76,17 @@ def same(a: list[Decoded], b: list[Decoded]) -> None:
 
 
 @pytest.mark.parametrize("looks", [(0,), (0, 1)])
-@pytest.mark.parametrize("options", [{}, {"method": "mask-predict"}, {"sure": 1e9}, {"sure": 30.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"method": "mask-predict"},
+        {"sure": 1e9},
+        {"sure": 30.0},
+        {"remasking": Remasking(keep_visible=True)},
+        {"remasking": Remasking(keep_visible=True, apart=True, from_all=True)},
+    ],
+)
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_all_ways_to_refine(
     recognizer: Recognizer, steps: int, options: dict[str, Any], looks: tuple[int, ...]
@@ -147,6 +158,16 @@ def test_what_graphs_record_is_the_same(
                 assert np.allclose(backend.evidence(memories[0], [canvas])[0], votes, atol=1e-3)
             finally:
                 backend.graphs = None
+
+
+def test_graphs_record_the_usual_way_only(recognizer: Recognizer) -> None:
+    backend: Any = recognizer.backend
+    sizes = [len(v) for v in recognizer.tokenizer.vocabularies]
+    graphs = Graphs(backend.model, recognizer.checkpoint.config, sizes, backend.scores)
+    batch = EncodedBatch.of(recognizer, [Input(INKS[0])])
+    other = Ask(steps=2, remasking=Remasking(apart=True))
+    request = recognizer.request(other, np.zeros(1, dtype=np.int64))
+    assert graphs.refine([batch.memory.memory], request) is None
 
 
 def test_looks_outlast_the_next_ink(recognizer: Recognizer) -> None:

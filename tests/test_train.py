@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -23,6 +24,7 @@ from inkmaker import made_up_store, write_inks
 from PIL import Image
 from typer.testing import CliRunner
 
+import gryphone
 from gryphone.checkpoint import (
     WEIGHTS,
     load_model,
@@ -38,7 +40,7 @@ from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
 from gryphone.model import GryphOne
-from gryphone.tokens import build_tokenizer
+from gryphone.tokens import MASK_ID, build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import (
     Mixture,
@@ -51,7 +53,7 @@ from gryphone.training.mixture import (
 from gryphone.training.objective import seeded, token_canvas_lengths, training_loss
 from gryphone.training.run_files import Run
 from gryphone.training.settings import SourceConfig, TrainConfig, load_config
-from gryphone.training.train import learning_rate, start_accelerator, train
+from gryphone.training.train import learning_rate, make_optimizer, start_accelerator, train
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"report": lambda line: None}
@@ -118,6 +120,44 @@ def test_learning_rate_warms_up_and_falls_to_the_end() -> None:
     assert learning_rate(c, 0, 0.0) == pytest.approx(0.1)
     assert learning_rate(c, 50, 0.5) == pytest.approx(0.505)
     assert learning_rate(c, 50, 1.0) == pytest.approx(0.01)
+    theirs = replace(c, warmup_from=0.2, drop_from=5 / 6)
+    assert learning_rate(theirs, 4, 0.0) == pytest.approx(0.2 + 0.8 * 0.5)
+    assert [learning_rate(theirs, 50, p) for p in (0.5, 0.83, 0.84, 1.0)] == pytest.approx(
+        [1, 1, 0.1, 0.1]
+    )
+
+
+def test_decay_spares_norms_and_embeddings_unless_told(tmp_path: Path) -> None:
+    model, cpu = build_model(PRESETS["tiny"], (9, 4)), torch.device("cpu")
+    settings = config(tmp_path, weight_decay=0.1)
+    counts = {}
+    for every in (False, True):
+        groups = make_optimizer(model, replace(settings, decay_all=every), cpu).param_groups
+        counts[every] = [len(group["params"]) for group in groups]
+        assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
+    assert counts[True] == [len([*model.parameters()]), 0]
+    assert min(counts[False]) > 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_copies_are_masked_at_their_own_or_at_one_time(tmp_path: Path, shared: bool) -> None:
+    """By what the network is fed: the shares of masked places of a sample's two copies."""
+    packed = made_up_store(tmp_path, 64)
+    tokenizer = build_tokenizer("sat", [x.split() for x in packed.labels])
+    sizes, device = tuple(len(v) for v in tokenizer.vocabularies), torch.device("cpu")
+    batch = InkStore.of(packed, tokenizer, 1000, device).batch(torch.arange(64))
+    model = replace(PRESETS["tiny"], canvas=Canvas("square", 32, 8, 8), dense=True, length=1000)
+    fed = []
+
+    def network(patches: Any, tokens: Any, index: Any, own: Any) -> Any:
+        fed.append((tokens[:, 0] == MASK_ID).float().view(64, 2, 1000).mean(2))
+        return [torch.zeros(len(tokens), size) for size in sizes], []
+
+    settings = config(tmp_path, shared_time=shared, model=model)
+    training_loss(network, settings, batch, sizes, seeded(0, 0, 0, device))  # type: ignore[arg-type]
+    apart = (fed[0][:, 0] - fed[0][:, 1]).abs()
+    assert (float(apart.max()) < 0.1) == shared
+    assert float(fed[0].std()) > 0.2  # samples have times of their own in both cases
 
 
 def test_canvases_hold_the_label_and_a_pad() -> None:
@@ -742,3 +782,32 @@ def test_a_run_says_at_once_what_it_does(tmp_path: Path) -> None:
     assert re.match(r"step 1  minutes .*  loss \d", first)
     logged = [row["step"] for row in rows(tmp_path / "runs" / "run" / "log.csv")]
     assert logged == ["3"]  # what is said between two logs is not logged
+
+
+def test_the_paper_s_network_learns_and_reads_on_its_one_canvas(tmp_path: Path) -> None:
+    """All that its preset changes, in small: trained, saved, loaded, decoded plainly."""
+    small = replace(
+        PRESETS["paper"],
+        canvas=Canvas("square", 64, 8, 8),
+        width=48,
+        encoder_depth=1,
+        decoder_depth=1,
+        decoder_heads=4,
+        length=16,
+        attention_dropout=0.0,
+    )
+    settings = config(tmp_path, model=small, lr=4e-3, steps=120, batch=32, shared_time=True)
+    settings = replace(settings, detached=True, decay_all=True, clip=10.0, drop_from=0.8)
+    folder = train(replace(settings, validation={"own": str(tmp_path / "inks")}), **QUIET)
+    losses = [float(row["loss"]) for row in rows(tmp_path / "runs" / "run" / "log.csv")]
+    assert losses[-1] < losses[0] / 2
+    recognizer = gryphone.load(folder)
+    assert recognizer.checkpoint.config == small
+    lengths: list[int] = []
+    ink = next(read_dataset(tmp_path / "inks")).ink
+    recognizer.recognize(
+        ink, steps=3, plain=True, on_step=lambda step: lengths.append(len(step.rows))
+    )
+    assert len(lengths) == 3
+    request = recognizer.request(gryphone.Ask(steps=3), np.zeros(1, dtype=np.int64))
+    assert (request.options.start, request.options.remasking) == (16, small.remasking)

@@ -43,6 +43,13 @@ def evaluate(
     seed: Seed = 0,
     runs: Annotated[int, typer.Option(min=1, help="Independent decodes of each sample.")] = 1,
     views: Views = 1,
+    method: Annotated[
+        str, typer.Option(help="diffusion, or mask-predict: the least sure are masked again.")
+    ] = "diffusion",
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="The last step alone: no valid-LaTeX search, no second look."),
+    ] = False,
     lg: Annotated[
         Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
     ] = None,
@@ -77,6 +84,8 @@ def evaluate(
             seed=seed,
             runs=runs,
             views=views,
+            method=method,
+            plain=plain,
             lg=lg,
             convention=convention,
             progress=update,
@@ -114,8 +123,10 @@ def _print_evaluation(report: "Evaluation", on_stderr: bool) -> None:
 
     given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
     rate = given.count / max(report.seconds, 1e-9)
+    how = ", plain" * report.plain + f", {report.method}" * (report.method != "diffusion")
     title = (
-        f"{report.name}: {given.count} samples, T={report.steps}, {report.passes:.1f} passes each, "
+        f"{report.name}: {given.count} samples, T={report.steps}{how}, "
+        f"{report.passes:.1f} passes each, "
         f"seed {report.seed}, {rate:.1f} per second; 95 % intervals"
     )
     table = Table("%", "as given", report.convention, f"graph ({report.graph_source})", title=title)

@@ -22,7 +22,7 @@ from gryphone.errors import DataError, TokenError
 from gryphone.ink import DEFAULT_PRECISION
 from gryphone.ragged import ranges, select
 from gryphone.raster import InkBatch
-from gryphone.tokens import PAD_ID, Tokenizer
+from gryphone.tokens import PAD_ID, Tokenizer, sat_split
 
 UNKNOWN = -1  # a glyph's token, or one stream of it, that nobody labelled
 
@@ -178,10 +178,16 @@ def _glyph_tokens(
     by_name = {t: i for i, t in enumerate(symbols.tokens)}
     out = np.full((len(packed.glyph_labels), tokens.shape[1]), UNKNOWN, dtype=np.int64)
     out[:, 0] = [by_name.get(label, UNKNOWN) for label in packed.glyph_labels]
+    owner = np.repeat(np.arange(len(packed.ids)), np.diff(packed.glyph_offsets))
+    known = np.flatnonzero(packed.glyph_positions >= 0)
     if tokenizer.scheme == "sat":
-        owner = np.repeat(np.arange(len(packed.ids)), np.diff(packed.glyph_offsets))
-        known = np.flatnonzero(packed.glyph_positions >= 0)
         out[known] = tokens[token_offsets[owner[known]] + packed.glyph_positions[known]]
+    else:  # places are those of symbols, which stand somewhere among the raw tokens
+        rows = [
+            [by_name.get(s, UNKNOWN) for s, _ in sat_split(x.split(" "))] for x in packed.labels
+        ]
+        pairs = zip(owner[known].tolist(), packed.glyph_positions[known].tolist(), strict=True)
+        out[known, 0] = [rows[sample][place] for sample, place in pairs]
     return out
 
 

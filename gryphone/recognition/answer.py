@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gryphone.config import ModelConfig
-from gryphone.decoding import LOWEST, Constraint, Decoded, Watch
+from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
 from gryphone.ink import Floats, Ink, quantile_of, stroke_boxes
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.confidence import (
@@ -43,6 +43,13 @@ class Question:
     index: int
     ask: Ask
     constraint: Constraint | None = None
+    name: str | None = None  # of a sample, whose decodes after the first have draws of their own
+
+    @property
+    def keys(self) -> list[int]:
+        """What names the draws of each decode."""
+        every = range(self.ask.decodes)
+        return [*every] if self.name is None else [run_key(run, self.name) for run in every]
 
     @property
     def ink(self) -> Ink:
@@ -90,11 +97,14 @@ def answer_together(
 
 
 def refine_all(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
-    """The decodes of each question, all of them refined together, then made well-formed."""
+    """The decodes of each question, refined together, then made well-formed unless plain."""
     batch, ask = questions[0].batch, questions[0].ask
     owners = np.concatenate([np.full(q.ask.decodes, q.index) for q in questions])
-    keys = np.concatenate([np.arange(q.ask.decodes) for q in questions])
+    keys = np.concatenate([q.keys for q in questions])
     request = batch.network.request(ask, keys, _constraints(questions), deadline, _watch(questions))
+    if ask.plain:
+        plain = iter(batch.refine(owners, request, ask.views))
+        return [[next(plain) for _ in range(q.ask.decodes)] for q in questions]
     found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
     return [[project(batch.network, next(found)) for _ in range(q.ask.decodes)] for q in questions]
 

@@ -21,7 +21,15 @@ import numpy as np
 
 from gryphone.checkpoint import Checkpoint
 from gryphone.config import Canvas
-from gryphone.decoding import Constraint, Decoded, DecodeOptions, Request, Sampler, Watch
+from gryphone.decoding import (
+    Constraint,
+    Decoded,
+    DecodeOptions,
+    Request,
+    Sampler,
+    Watch,
+    first_canvas,
+)
 from gryphone.errors import InkError
 from gryphone.ink import Stroke, condensed
 from gryphone.kinds import part_of
@@ -79,14 +87,15 @@ class Network:
         watch: Watch | None = None,
     ) -> Request:
         """Canvases to refine as a question wants it, one for each key."""
-        length = self.checkpoint.config.length
+        config = self.checkpoint.config
         options = DecodeOptions(
             steps=ask.total_steps,
             method=ask.method,
             seed=ask.seed,
-            length=length,
-            start=min(48, length),
+            length=config.length,
+            start=first_canvas(config.length, config.dense),
             keep=True,
+            remasking=ask.remasking or config.remasking,
         )
         streams = len(self.tokenizer.vocabularies)
         return Request(keys, options, streams, MASK_ID, PAD_ID, constraints, deadline, watch)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any, TypedDict
 
+from gryphone.config import Remasking
 from gryphone.errors import ConfigError
 from gryphone.recognition.result import Result
 
@@ -54,6 +55,8 @@ class Options(TypedDict, total=False):
     boxes: bool
     views: int
     method: str
+    plain: bool
+    remasking: Remasking | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,9 @@ class Ask:
     while the rest stays. allowed: the only symbols to use. on_step: called with a Step; True stops.
     alternatives: how many other symbols to list per position. boxes: say where each symbol sits.
     views: looks at the ink, slightly turned and rescaled, whose predictions are averaged (1 to 5).
+    method: "diffusion", or "mask-predict", which masks what it is least sure of. plain: what the
+    last step says, nothing added: no search for valid LaTeX, no second look (needs a number of
+    steps). remasking: another than the weights were trained for.
     """
 
     steps: int | str | None = None
@@ -86,6 +92,8 @@ class Ask:
     boxes: bool = True
     views: int = 1
     method: str = "diffusion"
+    plain: bool = False
+    remasking: Remasking | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) and self.steps != AUTO:
@@ -120,6 +128,8 @@ class Ask:
             )
         if self.alternatives < 0:
             raise ConfigError(f"alternatives is {self.alternatives}; it must be 0 or more")
+        if self.plain and (self.auto or self.deadline_ms is not None):
+            raise ConfigError("plain decoding takes a number of steps: give steps, and no deadline")
         if self.hint is not None and (self.remask or self.given is not None):
             raise ConfigError("a hint and remask cannot be combined; give one of them")
         if self.allowed is not None and not isinstance(self.allowed, str):

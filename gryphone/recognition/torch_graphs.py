@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gryphone.config import ModelConfig
+from gryphone.config import ModelConfig, Remasking
 from gryphone.decoding import (
     CANVASES,
     LOWEST,
@@ -49,7 +49,7 @@ class Graphs:
         self, model: GryphOne, config: ModelConfig, vocabularies: Sequence[int], scores: Scores
     ) -> None:
         self.model, self.length, self.scores = model, config.length, scores
-        weight = model.decoder.norm.weight
+        weight = next(model.decoder.parameters())
         self.device, dtype = weight.device, weight.dtype
         self.lock = threading.Lock()
         self._recorded: dict[tuple[Any, ...], torch.cuda.CUDAGraph] = {}
@@ -185,7 +185,8 @@ class Graphs:
         count = max(len(memory.features) for memory in memories)
         size = _bucket(count)
         plain = r.constraints is None and r.watch is None and r.deadline is None
-        if size is None or not plain or o.method != "diffusion":
+        usual = o.method == "diffusion" and o.remasking == Remasking()
+        if size is None or not plain or not usual:
             return None
         if len(r.keys) > 1 or len(memories) > 2 or o.steps > STEPS:
             return None

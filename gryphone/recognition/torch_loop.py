@@ -23,7 +23,6 @@ from gryphone.decoding import (
     Request,
     Seen,
     canvas_for,
-    draws,
     reverse,
     unsure,
 )
@@ -183,24 +182,25 @@ class DeviceCanvases:
             self.active = unsure(self.active, sure, counts, options.sure)
 
     def remask(self, t: int, total: int) -> None:
-        share = t / total
+        share = self.options.share(t, total)
         some = self._some(self.active)
         if self.options.method == "diffusion":
             masks, keys = self._drawn(total)
             masked = masks[t][keys[some]]
         else:
-            masked = self._least_sure(some, share)
+            masked = self._least_sure(some, share)[..., None]
         if self.shown is not None:
-            masked = masked & ~self.shown[some]
-        self.canvas[some] = torch.where(masked[..., None], self.request.mask_id, self.ids[some])
+            masked = masked & ~self.shown[some][..., None]
+        self.canvas[some] = torch.where(masked, self.request.mask_id, self.ids[some])
 
     def _drawn(self, total: int) -> tuple[Tensor, Tensor]:
-        """What each step masks by its draws, (T, keys, L), and the key (B,) of each sample."""
+        """What each step masks by its draws, (T, keys, L, 1 or S), and each sample's key (B,)."""
         if self._masks is None or self._masks[0] != total:
             o, device = self.options, self.looker.device
             keys, place = np.unique(self.request.keys, return_inverse=True)
-            uniform = np.stack([draws(o.seed, int(k), o.steps, o.length) for k in keys], 1)
-            masks = uniform < (np.arange(o.steps) / total)[:, None, None]
+            uniform = np.stack([self.request.uniform(int(k)) for k in keys], 1)
+            shares = np.array([o.share(t, total) for t in range(o.steps)])
+            masks = uniform < shares[:, None, None, None]
             on_device = (torch.from_numpy(x).to(device) for x in (masks, place))
             self._masks = (total, *on_device)  # type: ignore[assignment]
         return self._masks[1:]  # type: ignore[index,return-value]
@@ -216,10 +216,10 @@ class DeviceCanvases:
 
     def refine(self) -> None:
         r, active, some = self.request, self.active, self._some(self.active)
-        if self.options.method == "mask-predict":
+        if self.options.keeps_visible:
             before, before_log = self.ids[some].clone(), self.log_probs[some].clone()
         self._predict(active)
-        if self.options.method == "mask-predict":
+        if self.options.keeps_visible:
             kept = self.canvas[some] != r.mask_id
             self.ids[some] = torch.where(kept, before, self.ids[some])
             self.log_probs[some] = torch.where(kept, before_log, self.log_probs[some])
@@ -287,7 +287,7 @@ class DeviceCanvases:
             self.ids[some, :n, s] = torch.where(layout.inside, best, r.pad_id)
             self.log_probs[some, :n, s] = torch.where(layout.inside, value, 0.0)
         if self.options.keep:
-            masked = (tokens[..., 0] == r.mask_id) & layout.inside
+            masked = (tokens == r.mask_id).any(-1) & layout.inside
             self.history.add(samples, self.lengths[samples], masked, streams)
 
     def _finish_step(self, samples: np.ndarray) -> None:
@@ -298,7 +298,7 @@ class DeviceCanvases:
         ids, fed = self.ids.cpu().numpy(), self.canvas.cpu().numpy()
         for b in samples:
             n = self.lengths[b]
-            masked = fed[b, :n, 0] == self.request.mask_id
+            masked = (fed[b, :n] == self.request.mask_id).any(-1)
             if watch(int(self.steps[b]), int(b), ids[b, :n].copy(), masked):
                 self.active = self.active[self.active != b]
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gryphone.config import Remasking
 from gryphone.data.archive import members
 from gryphone.data.datasets import read_dataset
 from gryphone.data.samples import Sample, Unreadable, without_name
@@ -53,6 +54,8 @@ class Evaluation:
     passes: float  # of the decoder for each sample and run, the mean
     seed: int
     views: int
+    method: str
+    plain: bool
     convention: str
     given: tuple[Scores, ...]  # one for each run
     normalized: tuple[Scores, ...]
@@ -75,7 +78,7 @@ class Evaluation:
         report["graph"]["truths_from"] = dict(self.graph_truths)
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["passes"] = round(self.passes, 2)
-        report["views"] = self.views
+        report |= {"views": self.views, "method": self.method, "plain": self.plain}
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
         report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
@@ -108,15 +111,30 @@ def evaluate(
     seed: int = 0,
     runs: int = 1,
     views: int = 1,
+    method: str = "diffusion",
+    plain: bool = False,
+    remasking: Remasking | None = None,
     lg: Path | None = None,
     convention: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """Read every sample of a data set (the parts of one set) and score the answers."""
+    """Read every sample of a data set (the parts of one set) and score the answers.
+
+    With several `runs` the first is what `recognize` answers; the others are independent of it and
+    of each other for every sample. `plain` scores Algorithm 2 alone (see `Ask`).
+    """
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be 1 or more")
     convention = convention or recognizer.checkpoint.convention
-    ask = Ask(steps=steps, seed=seed, samples=runs, views=views)
+    ask = Ask(
+        steps=steps,
+        seed=seed,
+        samples=runs,
+        views=views,
+        method=method,
+        plain=plain,
+        remasking=remasking,
+    )
     files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
     began = time.perf_counter()
     truths: list[Item] = []
@@ -144,6 +162,8 @@ def evaluate(
         passes=passes / max(1, runs * sum(t.problem == "" for t in truths)),
         seed=seed,
         views=views,
+        method=method,
+        plain=plain,
         convention=convention,
         given=tuple(score(samples) for samples in per_run),
         normalized=tuple(score(samples, convention) for samples in per_run),
@@ -209,12 +229,15 @@ def drawn_length(ink: Ink) -> float:
 def decode_all(
     recognizer: Recognizer, items: Sequence[Item], ask: Ask
 ) -> Iterator[tuple[int, list[Decoded]]]:
-    """Place and decodes, made well-formed, of what can be read; like sizes are read together."""
+    """Place and decodes of what can be read; like sizes are read together."""
     readable = [(place, item.input) for place, item in enumerate(items) if item.input is not None]
     readable.sort(key=lambda pair: drawn_length(pair[1].ink))
     for part in chunks(readable, max(1, BATCH // min(ask.decodes, 4))):
         batch = EncodedBatch.of(recognizer, [given for _, given in part])
-        questions = [Question(batch, index, ask) for index in range(len(part))]
+        questions = [
+            Question(batch, index, ask, name=items[place].id)
+            for index, (place, _) in enumerate(part)
+        ]
         yield from zip((place for place, _ in part), refine_all(questions), strict=True)
 
 

@@ -102,6 +102,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, help="steps that compile the network, uncounted")
     parser.add_argument("--init", type=Path, help="a checkpoint to start from")
     parser.add_argument("--out", default="runs/ablation")
+    parser.add_argument("--only", help="one arm, to train several side by side")
     parser.add_argument("--set", action="append", default=[], help="another setting: lr=5e-4")
     options = parser.parse_args()
     need("accelerate", "train")
@@ -110,6 +111,11 @@ def main() -> None:
     named = {"minutes": options.minutes, "steps": options.steps, "out": options.out}
     changes = changes_of(options.set) | {k: v for k, v in named.items() if v is not None}
     arms = list(read_arms(options.config, changes))
+    if options.only is not None:
+        names = [config.name for config in arms]
+        if options.only not in names:
+            raise ConfigError(f"--only {options.only}: the arms are {', '.join(names)}")
+        arms = [config for config in arms if config.name == options.only]
     for config in arms:
         check_arm(config, options.init)
     if options.warm_up:  # or the first arm alone would pay for the compiling

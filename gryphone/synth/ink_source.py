@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from gryphone.data.raw_labels import RawTable
 from gryphone.data.store import TrainingBatch
 from gryphone.errors import ConfigError
 from gryphone.synth.compose import Composer
@@ -24,6 +25,8 @@ class SynthSource:
     """Draws layouts uniformly and has them written."""
 
     composer: Composer
+    raw: RawTable | None = None  # spells labels out as raw LaTeX
+    left_out: int = 0  # layouts that are too long
 
     @classmethod
     def load(
@@ -34,29 +37,37 @@ class SynthSource:
         device: torch.device,
         changes: Mapping[str, float] | None = None,
         symbols: Collection[str] | None = None,
+        longest: int | None = None,
+        raw: RawTable | None = None,
     ) -> SynthSource:
-        """A source of the layouts in one file, or of those that have no other than `symbols`.
+        """A source of the layouts in one file, or of those that have no other than `symbols` and
+        fit a canvas of `longest` tokens.
 
         Where the layouts came from decides the style.
         """
         packed = load_layouts(layouts)
         if symbols is not None:
             packed = packed.written_with(symbols)
+        count = len(packed)
+        if longest is not None:
+            packed = packed.shorter_than(longest, raw is not None)
         try:
             style = replace(STYLES[packed.origin], **(changes or {}))
         except TypeError:
             known = {f.name for f in fields(Style)}
             wrong = sorted(set(changes or {}) - known)[0]
             raise ConfigError(f"style {wrong!r} is unknown; see gryphone/synth/style.py") from None
-        return cls(Composer(load_bank(glyphs), packed, tokenizer, style=style, device=device))
+        composer = Composer(load_bank(glyphs), packed, tokenizer, style=style, device=device)
+        return cls(composer, raw, count - len(packed))
 
     def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
         """`count` fresh samples."""
         made = self.composer.compose_some(count, generator)
         place = torch.arange(made.tokens.shape[1], device=made.tokens.device)
-        return TrainingBatch(
+        batch = TrainingBatch(
             ink=made.ink,
             tokens=made.tokens[place[None] < made.lengths[:, None]],
             lengths=made.lengths,
             glyph_tokens=made.tokens[made.slot_sample, made.slot_position],
         )
+        return batch if self.raw is None else self.raw.expand(batch)

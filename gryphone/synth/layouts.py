@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gryphone.errors import DataError
 from gryphone.synth.symbols import Fit
+from gryphone.tokens import EMPTY
 
 FORMAT = "gryphone-layouts-1"
 STEP = 64.0
@@ -93,6 +94,17 @@ class Layouts:
         if not chosen.any():
             raise DataError(f"none of the {len(self)} layouts keeps to the symbols asked for")
         return self.select(chosen)
+
+    def shorter_than(self, longest: int, raw: bool) -> "Layouts":
+        """The layouts whose labels leave a place free on a canvas, in SAT rows or raw tokens."""
+        own = np.array([name != EMPTY for name in self.symbols], dtype=np.int64)
+        marks = np.array([len(name) for name in self.modifiers], dtype=np.int64)
+        raw_counts = own[self.label[:, 0]] + marks[self.label[:, 1]]
+        counts = raw_counts if raw else np.ones(len(self.label), dtype=np.int64)
+        fits = np.add.reduceat(counts, self.label_offsets[:-1]) < longest
+        if not fits.any():
+            raise DataError(f"none of the {len(self)} layouts fits a canvas of {longest} tokens")
+        return self if fits.all() else self.select(fits)
 
     def save(self, path: Path) -> None:
         """Write one .npz whose columns are xz-compressed."""

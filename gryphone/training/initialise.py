@@ -68,8 +68,7 @@ def carry_vocabulary(
         taken = torch.tensor([before.id(t) for t in common])
         for name in (
             f"decoder.embed.{s}.weight",
-            f"decoder.heads.{s}.weight",
-            f"decoder.heads.{s}.bias",
+            *(f"decoder.heads.{s}.{part}" for part in ("weight", "bias", "1.weight", "1.bias")),
             f"patch_heads.{s}.weight",
             f"patch_heads.{s}.bias",
         ):

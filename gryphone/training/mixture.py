@@ -15,6 +15,7 @@ import torch
 from gryphone.config import Precision
 from gryphone.data.align import Agreement
 from gryphone.data.packed import Packed
+from gryphone.data.raw_labels import RawTable, raw_tokenizer
 from gryphone.data.store import (
     InkStore,
     TrainingBatch,
@@ -195,24 +196,21 @@ def load_sources(
         for i, s in enumerate(config.sources)
         if s.kind == "ink"
     }
-    if config.tokenizer:
-        try:
-            tokenizer = tokenizer_from_dict(json.loads(Path(config.tokenizer).read_text()))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read tokenizer {config.tokenizer}: {error}") from error
-    else:
-        labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
-        if known is not None and known.scheme != config.scheme:
-            raise ConfigError(
-                f"the first weights have {known.scheme!r} tokens, scheme is {config.scheme!r}"
-            )
-        tokenizer = known.grow(labels) if known else build_tokenizer(config.scheme, labels)
-    sources = [
+    labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
+    tokenizer, written = tokenizers_of(config, labels, known)
+    raw = RawTable.of(written, tokenizer, device) if config.scheme == "raw" else None
+    sources: list[Source] = [
         StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
         if s.kind == "ink"
-        else synth_source(s, tokenizer, device, config.convention)
+        else synth_source(s, written, device, config.convention, config.model.length, raw)
         for i, s in enumerate(config.sources)
     ]
+    for settings, source in zip(config.sources, sources, strict=True):
+        if isinstance(source, SynthSource) and source.left_out:
+            report(
+                f"{settings.path}: {source.left_out} layouts left out, which do not fit a canvas "
+                f"of {config.model.length} tokens"
+            )
     validation = {}
     for name, path in config.validation.items():
         packed = load_packed(Path(path), *reads)
@@ -223,6 +221,38 @@ def load_sources(
     report_shareless(config, report)
     spelling = spelling_of(config.spell, tokenizer, device)
     return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
+
+
+def tokenizers_of(
+    config: TrainConfig, labels: list[list[str]], known: Tokenizer | None
+) -> tuple[Tokenizer, Tokenizer]:
+    """The run's tokenizer, and the symbol-aware one that the synthesiser writes with."""
+    if config.tokenizer:
+        try:
+            tokenizer = tokenizer_from_dict(json.loads(Path(config.tokenizer).read_text()))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read tokenizer {config.tokenizer}: {error}") from error
+        if config.scheme == "raw" and tokenizer.scheme == "sat":
+            return raw_tokenizer(tokenizer), tokenizer
+        if tokenizer.scheme != config.scheme:
+            raise ConfigError(
+                f"tokenizer {config.tokenizer} has {tokenizer.scheme!r} tokens, scheme is "
+                f"{config.scheme!r}; name one of SAT tokens, which serves both"
+            )
+    elif known is not None and known.scheme != config.scheme:
+        raise ConfigError(
+            f"the first weights have {known.scheme!r} tokens, scheme is {config.scheme!r}"
+        )
+    else:
+        tokenizer = known.grow(labels) if known else build_tokenizer(config.scheme, labels)
+    if tokenizer.scheme == "sat":
+        return tokenizer, tokenizer
+    if config.tokenizer and any(s.kind == "synth" for s in config.sources):
+        raise ConfigError(
+            f"tokenizer {config.tokenizer} has 'raw' tokens, and the synthesiser writes symbols "
+            "with modifiers; name one of SAT tokens, of which the raw ones are made"
+        )
+    return tokenizer, build_tokenizer("sat", labels)
 
 
 def read_ink(source: SourceConfig, convention: str, precision: Precision, report: Report) -> Packed:
@@ -237,9 +267,14 @@ def read_ink(source: SourceConfig, convention: str, precision: Precision, report
 
 
 def synth_source(
-    source: SourceConfig, tokenizer: Tokenizer, device: torch.device, convention: str
-) -> Source:
-    """A composer of synthetic ink."""
+    source: SourceConfig,
+    tokenizer: Tokenizer,
+    device: torch.device,
+    convention: str,
+    longest: int | None = None,
+    raw: RawTable | None = None,
+) -> SynthSource:
+    """A composer of synthetic ink, of what fits a canvas of `longest` tokens."""
     return SynthSource.load(
         Path(source.path),
         Path(source.glyphs),
@@ -247,6 +282,8 @@ def synth_source(
         device,
         source.style,
         allowed_tokens(source, convention),
+        longest,
+        raw,
     )
 
 

@@ -75,9 +75,12 @@ def make_task(
         lengths = torch.full_like(batch.lengths, config.model.length)
     else:
         lengths = token_canvas_lengths(batch.lengths, config.model.length, generator)
-    truth, index, owner, lengths = token_canvases(batch, lengths, 2 if config.rmml else 1)
-    moment = sample_time(len(lengths), generator, config.time_power)[owner]
-    masked = forward_mask(truth, moment, MASK_ID, generator)
+    views = 2 if config.rmml else 1
+    truth, index, owner, lengths = token_canvases(batch, lengths, views)
+    # A t for each copy, or one for each sample.
+    draws, per = (len(batch.lengths), views) if config.shared_time else (len(lengths), 1)
+    moment = sample_time(draws, generator, config.time_power)[owner // per]
+    masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart)
     if config.corrupt:
         masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
     if config.model.dense:
@@ -107,7 +110,7 @@ def training_loss(
     if config.rmml:
         first, second = task.copies
         pair = [x[first] for x in logits], [x[second] for x in logits]
-        loss = rmml(*pair, task.truth[first]).mean()
+        loss = rmml(*pair, task.truth[first], config.detached).mean()
     else:
         loss = cross_entropy(logits, task.truth).mean()
     parts = {"tokens": loss.detach()}

@@ -31,7 +31,7 @@ TRAIN_RANGES = {
     **dict.fromkeys(("minutes", "lr", "clip", "time_power"), POSITIVE),
     **dict.fromkeys(("save_minutes", "eval_minutes", "eval_limit", "warmup_steps"), AMOUNT),
     **dict.fromkeys(("weight_decay", "aux_weight"), AMOUNT),
-    **dict.fromkeys(("finish", "min_lr", "corrupt"), SHARE),
+    **dict.fromkeys(("finish", "min_lr", "warmup_from", "corrupt"), SHARE),
     **dict.fromkeys(("betas", "ema"), DECAY),
 }
 
@@ -91,11 +91,16 @@ class TrainConfig:
     lr: float = 1e-3
     min_lr: float = 0.01  # the cosine's end, as a share of lr
     warmup_steps: int = 300
+    warmup_from: float = 0.0  # the share of lr that the warm-up begins with
+    drop_from: float | None = None  # the share of the run from which lr is a tenth; no cosine then
     weight_decay: float = 0.05
+    decay_all: bool = False  # biases, norms and embeddings too
     betas: tuple[float, float] = (0.9, 0.98)
     clip: float = 1.0
     ema: float = 0.999
     rmml: bool = True
+    shared_time: bool = False  # RMML: both copies of a sample are masked at one t, not each at its
+    detached: bool = False  # RMML: a divergence's target gets no gradient
     time_power: float = 1.0
     corrupt: float = 0.0
     aux_weight: float = 0.5
@@ -112,6 +117,8 @@ class TrainConfig:
         if not self.sources:
             raise ConfigError("sources is empty; name at least one data set to train on")
         check_ranges(self, TRAIN_RANGES)
+        if self.drop_from is not None:
+            check_ranges(self, {"drop_from": SHARE})
         if self.name in ("", "..") or Path(self.name).name != self.name:
             raise ConfigError(
                 f"name is {self.name!r}; it must be that of one folder, which 'out' gets"

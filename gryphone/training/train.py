@@ -70,8 +70,11 @@ def leave_processes() -> None:
 
 
 def learning_rate(config: TrainConfig, step: int, progress: float) -> float:
-    """Linear warm-up by steps, then a cosine over the run's progress (0 to 1)."""
+    """Linear warm-up by steps, then a cosine over the run's progress (0 to 1), or one drop."""
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+    warm = config.warmup_from + (1 - config.warmup_from) * warm
+    if config.drop_from is not None:
+        return config.lr * warm * (0.1 if progress >= config.drop_from else 1.0)
     cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
     return config.lr * warm * (config.min_lr + (1 - config.min_lr) * cosine)
 
@@ -85,12 +88,12 @@ def size_of(tokenizer: Tokenizer) -> str:
 def make_optimizer(
     model: nn.Module, config: TrainConfig, device: torch.device
 ) -> torch.optim.AdamW:
-    """AdamW; biases, norms and embeddings are not decayed."""
+    """AdamW; biases, norms and embeddings are decayed only where `decay_all` says so."""
     decayed: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         flat = parameter.ndim < 2 or "embed" in name or "position" in name
-        (plain if flat else decayed).append(parameter)
+        (plain if flat and not config.decay_all else decayed).append(parameter)
     groups = [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},

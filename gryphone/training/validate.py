@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gryphone.data.store import InkStore
-from gryphone.decoding import DecodeOptions, Request
+from gryphone.decoding import DecodeOptions, Request, first_canvas
 from gryphone.kinds import part_of
 from gryphone.model import GryphOne
 from gryphone.recognition.torch_backend import TorchBackend
@@ -22,7 +22,10 @@ def evaluate_store(
 ) -> dict[str, bool]:
     """Read every ink of a store: which samples match their label exactly."""
     options = DecodeOptions(
-        steps=steps, length=config.model.length, start=min(48, config.model.length)
+        steps=steps,
+        length=config.model.length,
+        start=first_canvas(config.model.length, config.model.dense),
+        remasking=config.model.remasking,
     )
     backend, sample = TorchBackend(model, config.model), part_of(config.model.kind, "sampler")
     count = min(len(store), config.eval_limit or len(store))
