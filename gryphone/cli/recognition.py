@@ -179,10 +179,12 @@ def steps_of(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.lstrip("-").isdecimal() else text
 
 
-def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
+def load_weights(
+    weights: Path | None, device: str = "cpu", backend: str | None = None
+) -> "Recognizer":
     from gryphone.recognition.recognizer import load
 
-    return load(weights, device)
+    return load(weights, device, backend=backend)
 
 
 def _shown(result: "Result", format_: Output) -> str:

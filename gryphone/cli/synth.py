@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from gryphone.cli.options import AsJson
-from gryphone.errors import ConfigError, DataError
+from gryphone.errors import ConfigError, DataError, need
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         help="Write any formula by hand: `gryphone synth FORMULAS --out DIR`.",
     )
+    synth.callback()(_need_torch)
     synth.command()(write)
     synth.command()(build)
     synth.command()(preview)
@@ -47,6 +48,10 @@ def register(app: typer.Typer) -> None:
     synth.command()(photos)
     synth.command()(fonts)
     app.add_typer(synth, name="synth")
+
+
+def _need_torch() -> None:
+    need("torch", "synth")
 
 
 def write(

@@ -7,22 +7,25 @@ symbols, hints, other seeds) without looking at the ink again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
-from gryphone.checkpoint import WEIGHTS, checkpoint_directory, read_checkpoint
-from gryphone.errors import CheckpointError, ConfigError, GryphoneError
+from gryphone.checkpoint import WEIGHTS, Checkpoint, checkpoint_directory, read_checkpoint
+from gryphone.errors import CheckpointError, ConfigError, GryphoneError, need
 from gryphone.ink import Ink
 from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
+from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask, Options
 from gryphone.recognition.result import Result
+
+BACKENDS = ("onnx", "torch")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Recognizer(Network):
     A copy for another process (`pickle`) loads the weights again there.
     """
 
-    origin: tuple[Path, str, int] | None = None  # what `load` was asked for
+    origin: tuple[Any, ...] | None = None  # what `load` was asked for
 
     def __repr__(self) -> str:
         name, millions = self.checkpoint.facts.get("name", ""), self.checkpoint.parameters / 1e6
@@ -168,22 +171,48 @@ class Encoded:
         return answer(self.batch, self.index, ask, began)
 
 
-def load(path: Path | str | None = None, device: str = "cpu", workers: int = 0) -> Recognizer:
+def load(
+    path: Path | str | None = None,
+    device: str = "cpu",
+    workers: int = 0,
+    backend: str | None = None,
+    threads: int = 0,
+) -> Recognizer:
     """Load a recogniser from a checkpoint directory; without one, the weights of the package.
+
+    ONNX Runtime computes on the CPU, with so many `threads` (0: as many as there are cores);
+    another device, or backend="torch", wants PyTorch (`pip install 'gryphone[torch]'`).
 
     Where there is doubt about an ink, another tracing of it is looked at; so many `workers`
     (processes, as a fast GPU needs them for thousands of inks) trace beside `recognize_many`.
     """
-    from gryphone.recognition.torch_backend import TorchBackend, device_of
-
     if path is None and not (WEIGHTS / "config.json").is_file():
         raise CheckpointError(
             f"this installation has no default weights ({WEIGHTS}); name a checkpoint directory, "
             "as in gryphone.load('runs/mine') or --weights runs/mine"
         )
-    where = device_of(device)
+    start = _backend_for(device, backend, threads)
     folder = checkpoint_directory(Path(WEIGHTS if path is None else path))
     checkpoint = read_checkpoint(folder)
-    backend = TorchBackend.load(folder, checkpoint, where)
     helpers = process_pool(workers, EncodedBatch.__module__) if workers > 0 else None
-    return Recognizer(checkpoint, backend, helpers, (folder, device, workers))
+    origin = (folder, device, workers, backend, threads)
+    return Recognizer(checkpoint, start(folder, checkpoint), helpers, origin)
+
+
+def _backend_for(
+    device: str, backend: str | None, threads: int
+) -> Callable[[Path, Checkpoint], Backend]:
+    """Choose who computes: how to load a checkpoint there."""
+    if backend not in (None, *BACKENDS):
+        raise ConfigError(f"backend {backend!r} is unknown; use {' or '.join(BACKENDS)}")
+    on_cpu = device.partition(":")[0] == "cpu"
+    if backend == "onnx" and not on_cpu:
+        raise ConfigError(f"backend 'onnx' computes on the CPU; for {device!r} use backend 'torch'")
+    if on_cpu and backend != "torch":
+        from gryphone.recognition.onnx_backend import OnnxBackend
+
+        return partial(OnnxBackend.load, threads=threads)
+    need("torch", "torch")
+    from gryphone.recognition.torch_backend import TorchBackend, device_of
+
+    return partial(TorchBackend.load, device=device_of(device), threads=threads)

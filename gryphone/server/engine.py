@@ -134,13 +134,10 @@ class Engine:
             self.seconds_per_ink += 0.2 * (seconds / len(batch) - self.seconds_per_ink)
 
     def _load(self) -> None:
-        import torch
-
-        if self.settings.threads is not None:
-            torch.set_num_threads(self.settings.threads)
         if self.recognizer is None:
-            self.recognizer = load(self.settings.weights, self.settings.device)
-        # The first call builds the grammar and warms PyTorch up; no user should wait for that.
+            settings = self.settings
+            self.recognizer = load(settings.weights, settings.device, threads=settings.threads or 0)
+        # The first call builds the grammar and warms the network up; no user should wait for that.
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def batches(self) -> Iterator[list[Job]]:
