@@ -41,16 +41,9 @@ class Arithmetic(StrEnum):
 class NetworkGraph(Graph):
     """A graph of this network's parts; values have their rows before and their width last."""
 
-    def __init__(
-        self,
-        name: str,
-        config: ModelConfig,
-        sizes: tuple[int, ...],
-        arrays: Arrays,
-        how: Arithmetic,
-    ) -> None:
+    def __init__(self, name: str, width: int, arrays: Arrays, how: Arithmetic) -> None:
         super().__init__(name)
-        self.config, self.sizes, self.arrays, self.how = config, sizes, arrays, how
+        self.width, self.arrays, self.how = width, arrays, how
         self._rounded: dict[str, tuple[str, str]] = {}
 
     def array(self, name: str) -> np.ndarray:
