@@ -40,7 +40,6 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         help="Write any formula by hand: `gryphone synth FORMULAS --out DIR`.",
     )
-    synth.callback()(_need_torch)
     synth.command()(write)
     synth.command()(build)
     synth.command()(preview)
@@ -48,10 +47,6 @@ def register(app: typer.Typer) -> None:
     synth.command()(photos)
     synth.command()(fonts)
     app.add_typer(synth, name="synth")
-
-
-def _need_torch() -> None:
-    need("torch", "synth")
 
 
 def write(
@@ -64,6 +59,7 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Write formulas in the hands of real writers, with their labels in labels.tsv."""
+    need("torch", "synth")
     import numpy as np
 
     from gryphone.synth.write import Pen
@@ -134,6 +130,7 @@ def build(
     def say(message: str) -> None:
         typer.echo(message, err=True)
 
+    need("torch", "synth")
     say("reading ...")  # before imports that take seconds
     from gryphone.interrupt import Interrupts
     from gryphone.synth.build import build as build_files
@@ -159,6 +156,7 @@ def preview(
     seed: Annotated[int, typer.Option(help="Which samples.")] = 0,
 ) -> None:
     """Draw real ink, TeX layouts and real layouts side by side."""
+    need("torch", "synth")
     from gryphone.data.contact_sheet import contact_sheet
 
     columns = list(zip(*(list(part) for part in _previews(packed, count, seed)), strict=True))
@@ -202,6 +200,7 @@ def realism(
     as_json: AsJson = False,
 ) -> None:
     """Train a judge to tell synthetic from real ink; its accuracy should be low."""
+    need("torch", "synth")
     from dataclasses import asdict
 
     from gryphone.data.packed import read_packed
@@ -245,6 +244,7 @@ def photos(
     ] = None,
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
+    need("torch", "synth")
     from gryphone.data.packing import write_packed
     from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.photographs import photograph_inks

@@ -7,7 +7,6 @@ ink is drawn. ONNX Runtime is one file behind it (`onnx_backend`), PyTorch anoth
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -61,10 +60,9 @@ class Backend(Protocol):
         each ink: (strokes, n) mean log-scores of the stroke's pixels; None: unknown."""
 
 
-def check_process(loaded_in: int) -> None:
-    """Refuse to compute in a fork of the process that loaded a network."""
-    if os.getpid() != loaded_in:
-        raise ConfigError(
-            "this process was forked after the recogniser was loaded, and its threads were not: "
-            "use multiprocessing.get_context('spawn'), or load it in each process"
-        )
+def forked() -> ConfigError:
+    """Why a network cannot compute in a fork of the process that loaded it."""
+    return ConfigError(
+        "this process was forked after the recogniser was loaded, and its threads were not: "
+        "use multiprocessing.get_context('spawn'), or load it in each process"
+    )

@@ -20,7 +20,7 @@ from gryphone.checkpoint import Checkpoint
 from gryphone.config import ModelConfig
 from gryphone.decoding import Decoded, Request
 from gryphone.ink import Stroke
-from gryphone.recognition.backend import FLOOR, LEAST, View, check_process
+from gryphone.recognition.backend import FLOOR, LEAST, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.onnx_file import MICROSOFT, Graph
 from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
@@ -66,7 +66,8 @@ class OnnxBackend:
 
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> list[Look]:  # noqa: B008
         """Draw inks and look at them, one by one."""
-        check_process(self._process)
+        if os.getpid() != self._process:
+            raise forked()
         canvas, dense = self.config.canvas, self.config.keep_all
         drawn = [drawing_of(ink, canvas, view, dense) for ink in inks]
         return [self._look(one, len(ink)) for one, ink in zip(drawn, inks, strict=True)]

@@ -20,7 +20,7 @@ from gryphone.errors import CheckpointError
 from gryphone.ink import Stroke
 from gryphone.model import GryphOne, Memory, Packing, rows_of
 from gryphone.raster import InkBatch, Patches, draw, to_patches, turned
-from gryphone.recognition.backend import FLOOR, LEAST, View, check_process
+from gryphone.recognition.backend import FLOOR, LEAST, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
@@ -76,7 +76,8 @@ class TorchBackend:
     @torch.inference_mode()
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> TorchMemory:  # noqa: B008
         """Draw inks and look at them."""
-        check_process(self._process)
+        if os.getpid() != self._process:
+            raise forked()
         if self.device.type == "cuda" and len(inks) > FEW:
             return self.encode_batch(InkBatch.from_strokes(inks), view)
         canvas, dense = self.config.canvas, self.config.keep_all
