@@ -290,7 +290,7 @@ def test_not_ready_until_the_model_is_loaded(
     recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(engine_module, "load", lambda *_: go_on.wait(10) and recognizer)
+    monkeypatch.setattr(engine_module, "load", lambda *_, **__: go_on.wait(10) and recognizer)
     app = create_app(Settings())
     with TestClient(app) as client:
         assert client.get("/healthz").status_code == 200
@@ -309,7 +309,7 @@ def test_not_ready_until_the_model_is_loaded(
 def test_a_model_that_does_not_load_is_reported(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(engine_module, "load", fail)

@@ -70,27 +70,26 @@ def edges_of(thin: Mask) -> tuple[list[Edge], list[Line]]:
 
 
 def thinned(mask: Mask) -> Mask:
-    """Lines of one pixel's width in the middle of the ink; the sides of the page must be bare.
+    """Thin lines in the middle of the ink; the sides of the page must be bare.
 
-    By Zhang and Suen's rules, which keep corners and ends, as Lü and Wang mended them: slanted
-    lines of an even width stay, two pixels wide. Guo and Hall's rules thin those.
+    By Zhang and Suen's rules as Lü and Wang mended them: a pixel with two neighbours stays, or
+    slanted lines of an even width would be eaten up from their ends. They become stairs.
     """
     thin, width = mask.astype(np.uint8).ravel(), mask.shape[1]
     steps = [dy * width + dx for dx, dy in _RING]
     left = np.flatnonzero(thin)
-    for turns in _GOES:
-        gone = True
-        while gone:
-            gone = False
-            for goes_with in turns:
-                code = np.zeros(len(left), dtype=np.uint8)
-                for bit, step in enumerate(steps):
-                    code |= thin[left + step] << np.uint8(bit)
-                goes = goes_with[code]
-                thin[left[goes]] = 0
-                left = left[~goes]
-                gone |= bool(goes.any())
-    # The first rules lose squares of two by two pixels: dots, once they are thinned so far.
+    gone = True
+    while gone:
+        gone = False
+        for table in _GOES:
+            code = np.zeros(len(left), dtype=np.uint8)
+            for bit, step in enumerate(steps):
+                code |= thin[left + step] << np.uint8(bit)
+            goes = table[code]
+            thin[left[goes]] = 0
+            left = left[~goes]
+            gone |= bool(goes.any())
+    # Squares of two by two pixels are lost: dots, once they are thinned so far.
     at, owner, count = pieces(mask, diagonal=True)
     lost = np.setdiff1d(np.arange(1, count + 1), owner[thin[at] > 0])
     for piece in lost.tolist():
@@ -99,28 +98,16 @@ def thinned(mask: Mask) -> Mask:
     return thin.reshape(mask.shape).astype(bool)
 
 
-def _what_goes() -> tuple[tuple[Mask, Mask], tuple[Mask, Mask]]:
-    """By each of the two rules, in each of their two turns: which of the 256 kinds of surroundings
-    let a pixel go."""
+def _what_goes() -> tuple[Mask, Mask]:
+    """In each of the two turns: which of the 256 kinds of surroundings let a pixel go."""
     ring = (np.arange(256) >> np.arange(8)[:, None] & 1).astype(bool)  # (8, 256), as _RING
-    above, corner, right, across, below, other, left, behind = ring
-    onward = np.roll(ring, -1, axis=0)
-    runs, count = (~ring & onward).sum(0), ring.sum(0)
+    above, right, below, left = ring[::2]
+    runs, count = (~ring & np.roll(ring, -1, axis=0)).sum(0), ring.sum(0)
     rim = (runs == 1) & (count >= 3) & (count <= 6)
-    first = (
+    return (
         rim & ~(above & right & below) & ~(right & below & left),
         rim & ~(above & right & left) & ~(above & below & left),
     )
-    straight, slanted, next_straight = ring[::2], ring[1::2], onward[1::2]
-    runs = (~straight & (slanted | next_straight)).sum(0)
-    # Pairs of neighbours that hold ink, for both ways to pair them.
-    count = np.minimum((straight | slanted).sum(0), (slanted | next_straight).sum(0))
-    rim = (runs == 1) & (count >= 2) & (count <= 3)
-    second = (
-        rim & ~((below | other | ~behind) & left),
-        rim & ~((above | corner | ~across) & right),
-    )
-    return first, second
 
 
 _RING = ((0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1))  # from the top on
