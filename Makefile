@@ -1,21 +1,32 @@
-# `make demo` and `make test` do all the set-up on a fresh machine, in .venv.
+# `make demo` and `make test` do all the set-up on a fresh machine: the demo what a user installs,
+# without PyTorch, in .venv-core, the others everything, in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CORE := .venv-core
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
 .PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")'
+	$(PYTHON) -c '$(NEW_ENOUGH)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(READY)
-	$(BIN)/gryphone demo examples
+$(CORE)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c '$(NEW_ENOUGH)'
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/pip install -q -c constraints.txt -e .
+	touch $@
+
+demo: $(CORE)/.ready
+	@$(CORE)/bin/python -c 'import importlib.util as u, sys; \
+	  sys.exit(u.find_spec("torch") and "$(CORE) holds PyTorch: the core must do without it")'
+	$(CORE)/bin/gryphone demo examples
 
 test: $(READY)
 	$(BIN)/pytest

@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # or type checkers would believe that there is everything
 
     def __getattr__(name: str) -> object:
-        """Import a part only when it is asked for; `load` brings PyTorch."""
+        """Import a part only when it is asked for."""
         if name not in _HOMES:
             raise AttributeError(f"module 'gryphone' has no attribute {name!r}")
         from importlib import import_module

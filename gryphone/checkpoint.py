@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from gryphone import __version__
@@ -172,6 +173,31 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         with _undamaged(file):
             tensors.update(load_file(file))
     return dequantize(tensors)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The same as they are stored (matrices in int8 beside their `:scale`), without PyTorch."""
+    arrays: dict[str, np.ndarray] = {}
+    for file in _weight_files(path):
+        with _undamaged(file), safe_open(file, "np"):  # which checks what it opens
+            data = np.memmap(file, np.uint8, "r")
+            begin = 8 + int(data[:8].view("<u8")[0])
+            for name, about in json.loads(data[8:begin].tobytes()).items():
+                if name != "__metadata__":
+                    low, high = (begin + offset for offset in about["data_offsets"])
+                    array = _numbers(np.asarray(data[low:high]), about["dtype"])
+                    arrays[name] = array.reshape(about["shape"])
+    return arrays
+
+
+def _numbers(data: np.ndarray, kind: str) -> np.ndarray:
+    """Bytes of a safetensors file as numbers; bfloat16, which numpy lacks, as float32."""
+    if kind == "BF16":
+        return (data.view("<u2").astype(np.uint32) << 16).view(np.float32)
+    kinds = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I8": "i1"}
+    if kind not in kinds:
+        raise ValueError(f"tensors of kind {kind} are none of GryphOne's")
+    return data.view(kinds[kind])
 
 
 def _weight_files(path: Path) -> list[Path]:

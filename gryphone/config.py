@@ -162,6 +162,11 @@ class ModelConfig:
             raise ConfigError("a dense encoder needs canvas.kind 'square'")
 
     @property
+    def has_graphs(self) -> bool:
+        """Whether `recognition.onnx_graph` can write this network down."""
+        return self.kind == "diffusion" and self.decoder == DecoderStyle()
+
+    @property
     def keep_all(self) -> bool:
         """Whether blank patches go through the encoder."""
         return self.dense or self.all_patches

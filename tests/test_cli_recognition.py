@@ -258,10 +258,10 @@ def test_ctrl_c_says_how_far_it_got(
             raise KeyboardInterrupt
         return many(self, inks, **options)  # type: ignore[arg-type]
 
-    def stopped_early(weights: Path, device: str) -> None:
+    def stopped_early(weights: Path, device: str, **_: Any) -> None:
         raise KeyboardInterrupt
 
-    def terminated(weights: Path, device: str) -> None:
+    def terminated(weights: Path, device: str, **_: Any) -> None:
         assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
         signal.raise_signal(signal.SIGTERM)
 

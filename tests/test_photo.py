@@ -24,12 +24,12 @@ from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError, InkError
 from gryphone.ink import Ink
-from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, without_dust
+from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, pieces, without_dust
 from gryphone.photo.decode import open_picture
 from gryphone.photo.image import read_image, trace_twice
 from gryphone.photo.rules import _long_runs
 from gryphone.photo.sheet import find_sheet
-from gryphone.photo.skeleton import TOLERANCE, _soft, radii_of, smooth
+from gryphone.photo.skeleton import TOLERANCE, _soft, blurred, nearest, radii_of, smooth, thinned
 from gryphone.photo.trace import trace
 from gryphone.raster import InkBatch, typical_strokes
 from gryphone.reading.formats import readers
@@ -500,3 +500,60 @@ def test_pen_strokes_are_drawn_and_traced_again() -> None:
     np.testing.assert_allclose(apart, [[140, 0], [230, 48]], atol=4)
     sand = np.random.default_rng(0).random((20_000, 1, 2)) * 100
     assert redrawn((bar / 100, *sand)) == ()
+
+
+# --- what SciPy and scikit-image have, and the core must do without -----------------------------
+
+
+def blotches(seed: int, share: float = 0.4, soft: float = 2.0) -> np.ndarray:
+    level = ndimage.gaussian_filter(np.random.default_rng(seed).random((60, 90)), soft)
+    return np.pad(level > np.quantile(level, 1 - share), 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pieces_are_those_of_scipy(seed: int) -> None:
+    for mask in (blotches(seed, soft=0.7), blotches(seed), np.zeros((3, 4), bool)):
+        for diagonal in (False, True):
+            labels, count = ndimage.label(mask, np.ones((3, 3)) if diagonal else None)
+            at, owner, found = pieces(mask, diagonal)
+            assert found == count and np.array_equal(owner, labels.ravel()[at])
+
+
+@pytest.mark.parametrize("deviation", [0.4, 1.3, 5.0])
+def test_a_blur_is_that_of_scipy(deviation: float) -> None:
+    grey = np.random.default_rng(0).random((700, 60)).astype(np.float32)
+    for part in (grey, grey[:7, :3]):
+        expected = ndimage.gaussian_filter(part, deviation)
+        assert np.allclose(blurred(part, deviation), expected, rtol=0, atol=1e-7)
+
+
+def test_the_nearest_pixel_is_found() -> None:
+    mask = blotches(1)
+    rows, columns = (each.ravel() for each in np.indices(mask.shape))
+    row, column, far = nearest(mask, rows, columns)
+    assert mask[row, column].all()
+    assert np.allclose(np.hypot(row - rows, column - columns), far)
+    assert np.allclose(far.reshape(mask.shape), ndimage.distance_transform_edt(~mask))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_thin_lines_keep_every_piece_in_its_middle(seed: int) -> None:
+    mask = blotches(seed)
+    thin = thinned(mask)
+    assert not (thin & ~mask).any()
+    joined = np.ones((3, 3))
+    labels, count = ndimage.label(mask, joined)
+    assert ndimage.label(thin, joined)[1] == count == len(np.unique(labels[thin]))
+    inside = ndimage.binary_erosion(thin, np.ones((2, 2)))
+    assert inside.sum() < 0.02 * thin.sum()  # hardly anything is two pixels wide both ways
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_dots_and_slanted_lines_of_any_width_survive_thinning(width: int) -> None:
+    line, dot = np.zeros((40, 40), bool), np.zeros((12, 12), bool)
+    for i in range(20):
+        line[5 + i : 5 + i + width, 5 + i] = True
+    dot[4 : 4 + width, 4 : 4 + width] = True
+    (stroke,) = trace(line, width)
+    assert np.ptp(stroke, axis=0).min() >= 17 and len(stroke) <= 4
+    assert 1 <= thinned(dot).sum() <= 4

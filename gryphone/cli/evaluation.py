@@ -1,8 +1,10 @@
 """Commands that say how good the recogniser is, and what it is: evaluate, info, demo."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +64,9 @@ def evaluate(
     as_json: AsJson = False,
     weights: Weights = None,
     device: Device = "cpu",
+    backend: Annotated[
+        str | None, typer.Option(help="onnx, or torch; by default what the device needs.")
+    ] = None,
 ) -> None:
     """Score the recogniser on a data set; nothing is left out."""
     from gryphone.recognition.question import steps_of
@@ -74,7 +79,7 @@ def evaluate(
         raise ConfigError("--json and --out - would both write to stdout; choose one of them")
     if out is not None and out != STDOUT:
         check_writable(out)
-    recognizer = load_weights(weights, device)
+    recognizer = load_weights(weights, device, backend)
     with progress_bar("reading", limit) as update:
         report = run(
             recognizer,
@@ -165,7 +170,9 @@ def info(weights: Weights = None, as_json: AsJson = False) -> None:
 
 def _on_one_screen(facts: dict[str, Any]) -> Iterator[str]:
     """What a person wants to know, a line each."""
-    yield f"version: {facts['version']}, Python {facts['python']}, PyTorch {facts['torch']}"
+    torch = f"PyTorch {facts['torch']}" if facts["torch"] else "no PyTorch (gryphone[torch])"
+    runtime = f"ONNX Runtime {facts['onnxruntime']}"
+    yield f"version: {facts['version']}, Python {facts['python']}, {runtime}, {torch}"
     yield f"devices: {', '.join(facts['devices'])}"
     if facts["weights"] is None:
         yield f"weights: none; {facts['problem']}"
@@ -186,18 +193,24 @@ def _on_one_screen(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(weights: Path | None) -> dict[str, Any]:
-    import torch
+    from importlib.metadata import version
 
     from gryphone import __version__
     from gryphone.checkpoint import WEIGHTS
 
-    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     facts: dict[str, Any] = {
         "version": __version__,
         "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "devices": [f"cpu ({torch.get_num_threads()} threads)", *cuda],
+        "onnxruntime": version("onnxruntime"),
+        "torch": None,
+        "devices": [f"cpu ({os.cpu_count()} cores)"],
     }
+    if find_spec("torch") is not None:
+        import torch
+
+        facts["torch"] = torch.__version__
+        cuda = range(torch.cuda.device_count())
+        facts["devices"] += [torch.cuda.get_device_name(i) for i in cuda]
     try:
         recognizer = load_weights(weights)
     except GryphoneError as error:

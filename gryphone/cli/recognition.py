@@ -174,10 +174,12 @@ def _locks(items: list[str]) -> dict[int, str]:
     return locks
 
 
-def load_weights(weights: Path | None, device: str = "cpu") -> "Recognizer":
+def load_weights(
+    weights: Path | None, device: str = "cpu", backend: str | None = None
+) -> "Recognizer":
     from gryphone.recognition.recognizer import load
 
-    return load(weights, device)
+    return load(weights, device, backend=backend)
 
 
 def _shown(result: "Result", format_: Output) -> str:

@@ -22,7 +22,7 @@ def serve(
         Path | None, typer.Option(help="A checkpoint directory; without it, the package's own.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="PyTorch's threads (its own choice).")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads that compute (one a core).")] = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar="GRYPHONE_API_KEY", help="Ask clients for this key."),

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from gryphone.cli.options import AsJson
-from gryphone.errors import ConfigError, DataError
+from gryphone.errors import ConfigError, DataError, need
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +59,7 @@ def write(
     as_json: AsJson = False,
 ) -> None:
     """Write formulas in the hands of real writers, with their labels in labels.tsv."""
+    need("torch", "synth")
     import numpy as np
 
     from gryphone.synth.write import Pen
@@ -129,6 +130,7 @@ def build(
     def say(message: str) -> None:
         typer.echo(message, err=True)
 
+    need("torch", "synth")
     say("reading ...")  # before imports that take seconds
     from gryphone.interrupt import Interrupts
     from gryphone.synth.build import build as build_files
@@ -154,6 +156,7 @@ def preview(
     seed: Annotated[int, typer.Option(help="Which samples.")] = 0,
 ) -> None:
     """Draw real ink, TeX layouts and real layouts side by side."""
+    need("torch", "synth")
     from gryphone.data.contact_sheet import contact_sheet
 
     columns = list(zip(*(list(part) for part in _previews(packed, count, seed)), strict=True))
@@ -197,6 +200,7 @@ def realism(
     as_json: AsJson = False,
 ) -> None:
     """Train a judge to tell synthetic from real ink; its accuracy should be low."""
+    need("torch", "synth")
     from dataclasses import asdict
 
     from gryphone.data.packed import read_packed
@@ -240,6 +244,7 @@ def photos(
     ] = None,
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
+    need("torch", "synth")
     from gryphone.data.packing import write_packed
     from gryphone.synth.build import packed_tokenizer
     from gryphone.synth.photographs import photograph_inks

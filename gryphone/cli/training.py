@@ -32,7 +32,8 @@ def train_command(
     ] = None,
 ) -> None:
     """Train a recogniser; a run that was stopped or killed goes on where it was last saved."""
-    need("accelerate", "train")
+    for module in ("torch", "accelerate"):
+        need(module, "train")
     from gryphone.training.settings import changes_of, load_config
     from gryphone.training.train import leave_processes, train
 

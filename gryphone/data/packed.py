@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gryphone.config import Precision
 from gryphone.data.packing import FORMAT
-from gryphone.errors import DataError
+from gryphone.errors import DataError, need
 from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink
 
 # What there is one of for each ink, point and segmented symbol.
@@ -110,6 +110,7 @@ def read_packed(path: Path | Sequence[Path]) -> Packed:
 
 
 def _read_one(path: Path) -> Packed:
+    need("pyarrow", "synth")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

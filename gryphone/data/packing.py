@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gryphone.config import Precision
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable, without_name
-from gryphone.errors import DataError, GryphoneError, writing
+from gryphone.errors import DataError, GryphoneError, need, writing
 from gryphone.ink import DEFAULT_PRECISION, Ink, condense
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
@@ -189,6 +189,7 @@ def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Pre
 
 
 def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> None:
+    need("pyarrow", "synth")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gryphone.data.packed import Packed, read_packed
 from gryphone.data.packing import NothingPacked, first_of, write_packed
 from gryphone.data.samples import Sample, Samples
-from gryphone.errors import DataError, GryphoneError
+from gryphone.errors import DataError, GryphoneError, need
 from gryphone.latex.normalize import normalize
 from gryphone.tokens import sat_split
 
@@ -174,6 +174,7 @@ def inked_patches(
     packed: Packed, block: int = 256, progress: Callable[[int], None] = lambda done: None
 ) -> NDArray[np.int64]:
     """How many 8x8 patches of the constant-area canvas hold ink, per sample (n,)."""
+    need("torch", "synth")
     from gryphone.config import Canvas
     from gryphone.raster import InkBatch, draw, to_patches
 
@@ -189,8 +190,6 @@ def inked_patches(
 
 def plot(stats: Stats, path: Path) -> None:
     """Draw the distributions and the token frequencies to an image file."""
-    from gryphone.errors import need
-
     need("matplotlib", "analysis")
     from matplotlib.figure import Figure
 

@@ -58,15 +58,15 @@ def _light_on_dark(grey: Bytes) -> bool:
 def _background(grey: Bytes, percentile: float) -> Grey:
     """The level of the paper: a percentile in each of about 40 blocks along the longer side."""
     from PIL import Image
-    from scipy.ndimage import median_filter
 
     height, width = grey.shape
     block = max(12, max(height, width) // 40)
     levels = block_levels(grey, percentile, block)
     size = (levels.shape[1] * block, levels.shape[0] * block)
-    smooth = Image.fromarray(median_filter(levels, size=3, mode="nearest")).resize(
-        size, Image.Resampling.BILINEAR
-    )
+    # The median of each block and its eight neighbours.
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(levels, 1, mode="edge"), (3, 3))
+    middle = np.ascontiguousarray(np.sort(around.reshape(*levels.shape, 9), axis=2)[:, :, 4])
+    smooth = Image.fromarray(middle).resize(size, Image.Resampling.BILINEAR)
     return np.asarray(smooth)[:height, :width]
 
 
@@ -101,7 +101,7 @@ def ink_levels(dark: Grey) -> Levels | None:
 def ink_mask(dark: Grey, levels: Levels) -> Mask:
     """Pixels of ink: dark ones, and fainter ones that are joined to them."""
     mask: Mask = dark > _below(levels.low)
-    at, owner, count = _pieces(mask)
+    at, owner, count = pieces(mask)
     sure = np.zeros(count + 1, dtype=bool)
     sure[owner[dark.ravel()[at] > levels.high]] = True
     np.put(mask, at, sure[owner])
@@ -135,7 +135,7 @@ class Parts:
     """Connected pieces of ink, piece 0 being the paper."""
 
     at: NDArray[np.int64]  # (pixels of ink,) where they are in the flattened page
-    owner: NDArray[np.int32]  # (pixels of ink,) the piece they belong to
+    owner: NDArray[np.int64]  # (pixels of ink,) the piece they belong to
     shape: tuple[int, int]  # of the page
     area: NDArray[np.int64]  # (n + 1,)
     boxes: NDArray[np.int64]  # (n + 1, 4) left, top, right, bottom, the last two exclusive
@@ -156,7 +156,7 @@ class Parts:
 
 def parts_of(mask: Mask, dark: Grey) -> Parts:
     """Label the 8-connected pieces and measure them."""
-    at, owner, count = _pieces(mask, np.ones((3, 3), dtype=bool))
+    at, owner, count = pieces(mask, diagonal=True)
     rows, columns = np.divmod(at, mask.shape[1])
     boxes = np.zeros((count + 1, 4), dtype=np.int64)
     boxes[1:, :2] = max(mask.shape)
@@ -170,17 +170,44 @@ def parts_of(mask: Mask, dark: Grey) -> Parts:
     return Parts(at, owner, mask.shape, area, boxes, depth)
 
 
-def _pieces(
-    mask: Mask, neighbours: Mask | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int32], int]:
-    """Where the ink is in the flattened page, the piece it belongs to there, how many there are."""
-    from scipy import ndimage
+def pieces(mask: Mask, diagonal: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Where the ink is in the flattened page, the piece it belongs to there, how many there are.
 
-    at = np.flatnonzero(mask)
-    # Writing often takes up few rows of a page.
-    top, bottom = (at[0] // mask.shape[1], at[-1] // mask.shape[1] + 1) if len(at) else (0, 0)
-    labels, count = ndimage.label(mask[top:bottom], neighbours)
-    return at, labels.ravel()[at - top * mask.shape[1]], count
+    Pieces are numbered from 1 by their first pixels. Runs along rows are joined, not pixels.
+    """
+    width, at = mask.shape[1], np.flatnonzero(mask)
+    if not len(at):
+        return at, at, 0
+    # A run ends where the next pixel is not ink, and at the end of its row.
+    new = np.empty(len(at), dtype=bool)
+    new[0], new[1:] = True, (at[1:] != at[:-1] + 1) | (at[1:] % width == 0)
+    first = np.flatnonzero(new)
+    length = np.diff(np.append(first, len(at)))
+    # Rows stand so far apart that what lies over a run's ends never reaches another row.
+    start = at[first] + at[first] // width
+    end = start + length
+    reach = width + 1
+    low = np.searchsorted(end, start + reach - diagonal, side="right")
+    high = np.searchsorted(start, end + reach + diagonal, side="left")
+    count = np.maximum(high - low, 0)  # runs below that touch each run
+    above = np.repeat(np.arange(len(first)), count)
+    below = np.arange(len(above)) + np.repeat(low - (np.cumsum(count) - count), count)
+    root = _roots(len(first), above, below)
+    number = np.cumsum(root == np.arange(len(first)))
+    return at, np.repeat(number[root], length), int(number[-1])
+
+
+def _roots(count: int, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first of all that each of `count` things is joined to, by pairs of them."""
+    root = np.arange(count)
+    while len(one):
+        a, b = root[one], root[two]
+        apart = a != b
+        one, two, a, b = one[apart], two[apart], a[apart], b[apart]
+        np.minimum.at(root, np.maximum(a, b), np.minimum(a, b))
+        while not np.array_equal(root, onward := root[root]):
+            root = onward
+    return root
 
 
 def symbol_size(longer: NDArray[np.int64], width: float) -> float:

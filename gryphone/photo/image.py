@@ -99,15 +99,14 @@ def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Writing]:
 
 def _strokes(writing: Writing, care: tuple[float, float]) -> tuple[Stroke, ...]:
     """The lines of the ink in pixels of the image, from left to right."""
-    from scipy.ndimage import gaussian_filter
-
+    from gryphone.photo.skeleton import blurred
     from gryphone.photo.trace import trace
 
     soft, crisp = care
     # The ink's edges and the pen's short skips are smoothed.
-    dark = gaussian_filter(writing.dark, soft * writing.width)
+    dark = blurred(writing.dark, soft * writing.width)
     # Lines come out against their surroundings, so that the eye of an e stays open.
-    dark += crisp * (dark - gaussian_filter(dark, writing.width))
+    dark += crisp * (dark - blurred(dark, writing.width))
     lines = trace(ink_mask(dark, writing.levels), writing.width)
     # Pixel centres lie at half coordinates in every resolution.
     strokes = [(line + 0.5) / writing.scale + np.array(writing.corner) for line in lines]

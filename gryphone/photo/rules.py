@@ -1,11 +1,12 @@
 """Ruled and squared paper: find the printed lines that cross the whole page and take them out."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gryphone.photo.binarize import Levels, Mask
+from gryphone.ink import Ints
+from gryphone.photo.binarize import Levels, Mask, pieces
 from gryphone.photo.decode import Grey
 
 SPAN = 0.85  # of the page that a printed line crosses
@@ -38,8 +39,6 @@ def without_rules(dark: Grey, mask: Mask, levels: Levels) -> Grey:
 
 def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     """Pixels of the level lines that cross the page, or None."""
-    from scipy import ndimage
-
     width = mask.shape[1]
     reach = max(20, width // 40)
     # Most pages have too little ink, or too few level runs, for any line across the page.
@@ -52,26 +51,30 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     level = _long_runs(thick, reach) & mask
     if not _spans(level):
         return None
-    labels, count = ndimage.label(level, np.ones((3, 3), dtype=bool))
+    at, owner, count = pieces(level, diagonal=True)
     if count > MOST_PIECES:
         return None
-    chains = _chains(labels, width)
+    chains = _chains(*np.divmod(at, width), owner, width)
     found = [c for c in chains if c.right - c.left > SPAN * width and c.covered > COVERED * width]
     if not found:
         return None
     wanted = np.zeros(count + 1, dtype=bool)
     wanted[[piece for chain in found for piece in chain.pieces]] = True
-    line = wanted[labels]
+    line = np.zeros_like(level)
+    np.put(line, at, wanted[owner])
     tone = float(np.median(dark[line]))
     if len(found) < MANY and tone > FAINT * levels.ink:
         return None
     # Where ink crosses, the column of ink is taller than the line is thick.
     thickness = line.sum() / max(sum(chain.covered for chain in found), 1)
     tall = max(3, int(1.8 * thickness) + 2)
-    crossing = ndimage.minimum_filter1d(mask.view(np.uint8), tall, axis=0)
-    crossing = ndimage.maximum_filter1d(crossing, tall, axis=0, origin=-1 if tall % 2 == 0 else 0)
-    soft = ndimage.binary_dilation(line, np.ones((3, 1), dtype=bool), iterations=2)
-    gone: Mask = soft & ~crossing.astype(bool)
+    half = tall // 2
+    ends = (half, tall - 1 - half)
+    turned = np.pad(mask.T, ((0, 0), ends), mode="symmetric")
+    turned = np.pad(_windows(turned, tall, np.logical_and), ((0, 0), ends[::-1]), mode="symmetric")
+    crossing = _windows(turned, tall, np.logical_or).T
+    soft = _windows(np.pad(line.T, ((0, 0), (2, 2))), 5, np.logical_or).T
+    gone: Mask = soft & ~crossing
     if tone < FAINT * levels.ink:  # a bar that happens to lie on a line is darker than the line
         gone &= dark < (tone + levels.ink) / 2
     return gone
@@ -104,17 +107,19 @@ def _windows(mask: Mask, reach: int, combine: np.ufunc) -> Mask:
     return mask
 
 
-def _chains(labels: NDArray[np.int32], width: int) -> list[_Chain]:
+def _chains(rows: Ints, columns: Ints, owner: Ints, width: int) -> list[_Chain]:
     """Pieces that continue each other, put together from left to right."""
-    from scipy import ndimage
-
-    pieces = []
-    for number, box in enumerate(ndimage.find_objects(labels), 1):
-        here = labels[box] == number
-        ends = [float(np.flatnonzero(here[:, side]).mean()) + box[0].start for side in (0, -1)]
-        pieces.append((box[1].start, box[1].stop, *ends, number))
+    order = np.argsort(owner, kind="stable")
+    rows, columns = rows[order], columns[order]
+    ends = np.flatnonzero(np.diff(owner[order], append=-1)) + 1
+    parts = []
+    for number, (low, high) in enumerate(itertools.pairwise([0, *ends.tolist()]), 1):
+        row, column = rows[low:high], columns[low:high]
+        left, right = int(column.min()), int(column.max())
+        first, last = (float(row[column == side].mean()) for side in (left, right))
+        parts.append((left, right + 1, first, last, number))
     chains: list[_Chain] = []
-    for left, right, first, last, number in sorted(pieces):
+    for left, right, first, last, number in sorted(parts):
         best, least = None, 0.0
         for chain in chains:
             gap = left - chain.right

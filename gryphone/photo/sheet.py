@@ -1,11 +1,14 @@
 """A sheet on a darker desk: its edges are no ink, and what lies beside it is no paper."""
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gryphone.photo.binarize import Mask, block_levels, darkness, ink_levels, ink_mask
-from gryphone.photo.decode import Bytes, Picture, PixelBox
+from gryphone.photo.binarize import Mask, block_levels, darkness, ink_levels, ink_mask, pieces
+from gryphone.photo.decode import Bytes, Grey, Picture, PixelBox
+from gryphone.photo.skeleton import nearest
 
 SIDE = 640  # pixels of the longer side: enough to see the sheet
 BLOCKS = 80  # along the longer side
@@ -15,6 +18,8 @@ BRIGHTER = 1.2  # times the desk's brightness
 SHARP = 0.85
 LEAST, MOST = 0.05, 0.96  # of the picture that a sheet fills
 SOLID = 0.9  # of its convex hull that a sheet fills, and of the dark that lies outside the hull
+CROSS = ((0, 0), (-1, 0), (0, -1), (0, 1), (1, 0))
+SQUARE = tuple((dy, dx) for dy in range(-2, 3) for dx in range(-2, 3))
 BARE = 0.001  # of what lies beside the sheet that may look like ink, where that may be a shadow
 
 
@@ -40,10 +45,6 @@ class Sheet:
 
 def find_sheet(picture: Picture) -> Sheet | None:
     """The sheet, where there is one with an edge and something darker around it."""
-    from scipy.ndimage import binary_dilation, binary_erosion, distance_transform_edt, label
-    from skimage.filters import threshold_otsu
-    from skimage.morphology import convex_hull_image
-
     longest = max(picture.size)
     scale = min(1.0, SIDE / longest)
     grey = picture.grey((0, 0, *picture.size), scale)
@@ -51,26 +52,28 @@ def find_sheet(picture: Picture) -> Sheet | None:
     levels = block_levels(grey, 50, block)  # (rows, columns)
     if levels.std() < 1:
         return None
-    light = levels > threshold_otsu(levels)
+    light = levels > _threshold(levels)
     bright, dark = levels[light].mean(), levels[~light].mean()
     between = light.mean() * (1 - light.mean()) * (bright - dark) ** 2
     if bright < BRIGHTER * dark or between < SHARP * levels.var():
         return None
-    labels, _ = label(light)
-    largest = labels == np.bincount(labels[light]).argmax()
-    hull = convex_hull_image(largest)
+    at, owner, _ = pieces(light)
+    largest = np.zeros_like(light)
+    np.put(largest, at[owner == np.bincount(owner).argmax()], True)
+    hull = _hull(largest)
     desk = ~light & ~hull
     if (
         not LEAST < hull.mean() < MOST
         or largest.sum() < SOLID * hull.sum()
         or desk.sum() < SOLID * (~light).sum()  # what is dark inside is ink
-        or not binary_erosion(desk).any()  # a line around the paper is drawn
+        or not _shrunk(desk, CROSS).any()  # a line around the paper is drawn
     ):
         return None
-    square = np.ones((5, 5), dtype=bool)
     # A desk lies around the sheet. Where it does not, it may be a shadow on more paper.
     corners = desk[[0, 0, -1, -1], [0, -1, 0, -1]]
-    if corners.sum() < 3 and not _is_bare(grey, ~binary_dilation(hull, square), block):
+    if corners.sum() < 3 and not _is_bare(
+        grey, _shrunk(~np.pad(hull, 2), SQUARE)[2:-2, 2:-2], block
+    ):
         return None
     # The edge goes too: its blocks are half desk, and the sheet may curl. Sides of the picture that
     # are all sheet are no edge.
@@ -82,11 +85,55 @@ def find_sheet(picture: Picture) -> Sheet | None:
         (wide[:, -2:], hull[:, -1]),
     ):
         beyond &= side.all()
-    inner = binary_erosion(wide, square)[2:-2, 2:-2]
+    inner = _shrunk(wide, SQUARE)[2:-2, 2:-2]
     if not inner.any():
         return None
-    nearest = distance_transform_edt(~inner, return_distances=False, return_indices=True)
-    return Sheet(inner, levels[tuple(nearest)].astype(np.uint8), block / scale)
+    rows, columns, _ = nearest(inner, *(each.ravel() for each in np.indices(inner.shape)))
+    paper = levels[rows, columns].reshape(inner.shape)
+    return Sheet(inner, paper.astype(np.uint8), block / scale)
+
+
+def _threshold(levels: Grey) -> float:
+    """Otsu's: what splits the levels so that both sides differ most, by 256 bins of them."""
+    counts, edges = np.histogram(levels, 256)
+    middles = (edges[1:] + edges[:-1]) / 2
+    below, above = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
+    sums = counts * middles
+    low = np.cumsum(sums) / below
+    high = np.cumsum(sums[::-1])[::-1] / above
+    return float(middles[np.argmax(below[:-1] * above[1:] * (low[:-1] - high[1:]) ** 2)])
+
+
+def _shrunk(mask: Mask, shape: tuple[tuple[int, int], ...]) -> Mask:
+    """What lies in a mask with all that a shape, (dy, dx) around a place, covers."""
+    height, width = mask.shape
+    wide, out = np.pad(mask, 2), np.ones_like(mask)
+    for dy, dx in shape:
+        out &= wide[2 + dy : 2 + dy + height, 2 + dx : 2 + dx + width]
+    return out
+
+
+def _hull(mask: Mask) -> Mask:
+    """The convex hull of a mask's pixels, each of them reaching to the middles of its sides."""
+    rows, columns = np.nonzero(mask)
+    twice = [(2 * rows + dy, 2 * columns + dx) for dy, dx in CROSS[1:]]  # whole numbers
+    corners = sorted({*zip(*np.concatenate(twice, axis=1).tolist(), strict=True)})
+    inside = np.ones(mask.shape, dtype=bool)
+    y, x = 2 * np.arange(mask.shape[0])[:, None], 2 * np.arange(mask.shape[1])
+    for side in (corners, corners[::-1]):
+        edge: list[tuple[int, int]] = []
+        for point in side:
+            while len(edge) > 1 and _turn(edge[-2], edge[-1], *point) <= 0:
+                edge.pop()
+            edge.append(point)
+        for one, two in itertools.pairwise(edge):
+            inside &= _turn(one, two, y, x) >= 0
+    return inside
+
+
+def _turn(a: tuple[int, int], b: tuple[int, int], y: Any, x: Any) -> Any:
+    """More than 0 where a place lies on one side of a line, 0 on it."""
+    return (b[0] - a[0]) * (x - a[1]) - (b[1] - a[1]) * (y - a[0])
 
 
 def _is_bare(grey: Bytes, beside: Mask, block: int) -> bool:

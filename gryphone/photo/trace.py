@@ -9,7 +9,7 @@ import numpy as np
 
 from gryphone.errors import InkError
 from gryphone.photo.binarize import Mask
-from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of, smooth
+from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of, smooth, thinned
 
 End = tuple[int, int]  # edge, side: 0 where its line begins, 1 where it ends
 
@@ -26,10 +26,8 @@ MOST_NODES = 6000  # ends and crossings
 
 def trace(mask: Mask, width: float) -> list[Line]:
     """Strokes (x, y in pixels of the mask) along the middle of the ink, `width` its pen's."""
-    from skimage.morphology import skeletonize
-
     mask = np.pad(mask, 1)
-    thin = skeletonize(mask)
+    thin = thinned(mask)
     length = int(thin.sum())
     if length > LONGEST:
         raise InkError(f"{length} pixels of line; this is a texture or a whole page, not a formula")
@@ -130,18 +128,15 @@ class _Graph:
 
     def bridge(self) -> None:
         """Join ends of lines that face each other closely: there the pen skipped."""
-        from scipy.spatial import cKDTree
-
         meeting = self.ends()
         tips = [node for node, ends in meeting.items() if len(ends) == 1]
         if not tips:
             return
-        tree = cKDTree([self.places[node] for node in tips])
+        ends = np.array([self.places[node] for node in tips])
         # A crumb beside the end of a line is a piece of that line.
-        self.dots = [d for d in self.dots if tree.query(d)[0] > CRUMB * self.width]
-        pairs = tree.query_pairs(GAP * self.width, output_type="ndarray").tolist()
-        close = [(math.dist(self.places[tips[i]], self.places[tips[j]]), i, j) for i, j in pairs]
-        for gap, i, j in sorted(close):
+        near = CRUMB * self.width
+        self.dots = [d for d in self.dots if np.hypot(*(ends - d).T).min() > near]
+        for gap, i, j in sorted(_close(ends, GAP * self.width)):
             a, b = tips[i], tips[j]
             if len(meeting[a]) == len(meeting[b]) == 1 and self._faces(
                 meeting[a][0], meeting[b][0], gap
@@ -257,6 +252,18 @@ class _Graph:
 def _turn(one: float, other: float) -> float:
     """How far a pen turns that comes in along one heading's line and leaves along the other."""
     return abs(math.remainder(one - other - math.pi, math.tau))
+
+
+def _close(points: Line, reach: float) -> list[tuple[float, int, int]]:
+    """Pairs i < j of points at most so far apart, and their distance before them."""
+    order = np.argsort(points[:, 0], kind="stable")
+    across = points[order, 0]
+    count = np.searchsorted(across, across + reach, side="right") - np.arange(len(order)) - 1
+    one = np.repeat(np.arange(len(order)), count)
+    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    pairs = np.sort(np.stack([order[one], order[two]], 1), axis=1).tolist()
+    gaps = ((math.dist(points[i], points[j]), i, j) for i, j in pairs)
+    return [each for each in gaps if each[0] <= reach]
 
 
 def retrace(paths: list[_Path], places: list[Line], width: float) -> list[_Path]:

@@ -1,8 +1,8 @@
 """What a decoding needs of a network, whoever computes it.
 
 Everything that crosses this seam is numpy; a memory is its backend's own business, and so is how
-ink is drawn. PyTorch is one file behind it (`torch_backend`); another backend is another file, and
-`recognizer.load` the place to choose.
+ink is drawn. ONNX Runtime is one file behind it (`onnx_backend`), PyTorch another
+(`torch_backend`), and `recognizer.load` the place to choose.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gryphone.decoding import Decoded, Request
+from gryphone.errors import ConfigError
 from gryphone.ink import Stroke
+
+FLOOR = 1e-4  # of the attention, relative to its highest
+LEAST = -12.0  # log-probs of the patch heads below this say no more than "no"
 
 
 class View(NamedTuple):
@@ -58,3 +62,11 @@ class Backend(Protocol):
     def evidence(self, memory: Any, canvases: Sequence[np.ndarray]) -> list[np.ndarray] | None:
         """What speaks for which stroke being which token of finished canvases (n, S), one for
         each ink: (strokes, n) mean log-scores of the stroke's pixels; None: unknown."""
+
+
+def forked() -> ConfigError:
+    """Why a network cannot compute in a fork of the process that loaded it."""
+    return ConfigError(
+        "this process was forked after the recogniser was loaded, and its threads were not: "
+        "use multiprocessing.get_context('spawn'), or load it in each process"
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -16,17 +16,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
-from gryphone.checkpoint import WEIGHTS, checkpoint_directory, read_checkpoint
-from gryphone.errors import CheckpointError, ConfigError, GryphoneError
+from gryphone.checkpoint import WEIGHTS, Checkpoint, checkpoint_directory, read_checkpoint
+from gryphone.errors import CheckpointError, ConfigError, GryphoneError, need
 from gryphone.ink import Ink
 from gryphone.interrupt import process_pool
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
+from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
 
 PLUS = [[[0, 5], [10, 5]], [[5, 0], [5, 10]]]
+BACKENDS = ("onnx", "torch")
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Recognizer(Network):
     A copy for another process (`pickle`) loads the weights again there.
     """
 
-    origin: tuple[Path, str, int] | None = None  # what `load` was asked for
+    origin: tuple[Any, ...] | None = None  # what `load` was asked for
     workers: Workers | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -149,13 +151,15 @@ class Recognizer(Network):
 class Workers:
     """Processes that each have a recogniser of their own, on the same device."""
 
-    def __init__(self, path: Path, device: str, count: int) -> None:
-        self.path, self.device, self.count = path, device, count
-        self.pool = process_pool(count, _copy, path, device, count)
+    def __init__(self, path: Path, device: str, count: int, backend: str | None) -> None:
+        self.count = count
+        threads = max(1, (os.cpu_count() or 1) // count)
+        self.copy = partial(_copy, path, device, backend, threads)
+        self.pool = process_pool(count, self.copy)
 
     def recognize(self, parts: Sequence[Sequence[Any]], ask: Ask, keep: bool) -> list[Any]:
         """The formulas in many inputs, shared out in parts."""
-        work = partial(_recognize_there, self.path, self.device, self.count, ask, keep)
+        work = partial(_recognize_there, self.copy, ask, keep)
         try:
             return [result for found in self.pool.map(work, parts) for result in found]
         except BrokenProcessPool as error:
@@ -165,16 +169,15 @@ class Workers:
 
 
 @cache
-def _copy(path: Path, device: str, workers: int) -> Recognizer:
-    """A worker's own recogniser, with its share of the cores."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
-    return load(path, device)
+def _copy(path: Path, device: str, backend: str | None, threads: int) -> Recognizer:
+    """A worker's own recogniser."""
+    return load(path, device, backend=backend, threads=threads)
 
 
 def _recognize_there(
-    path: Path, device: str, workers: int, ask: Ask, keep: bool, sources: Sequence[Any]
+    copy: Callable[[], Recognizer], ask: Ask, keep: bool, sources: Sequence[Any]
 ) -> list[Result | GryphoneError]:
-    return _copy(path, device, workers)._recognize_some(sources, ask, keep)
+    return copy()._recognize_some(sources, ask, keep)
 
 
 def _ask(ask: Ask | None, options: Mapping[str, Any]) -> Ask:
@@ -213,29 +216,54 @@ class Encoded:
 
 
 def load(
-    path: Path | str | None = None, device: str = "cpu", workers: int = 0, *, warm: bool = False
+    path: Path | str | None = None,
+    device: str = "cpu",
+    workers: int = 0,
+    backend: str | None = None,
+    threads: int = 0,
+    *,
+    warm: bool = False,
 ) -> Recognizer:
     """Load a recogniser from a checkpoint directory; without one, the weights of the package.
 
-    `warm` makes ready what the first answers would wait for (a GPU: some seconds).
+    ONNX Runtime computes on the CPU, with so many `threads` (0: as many as there are cores);
+    another device, or backend="torch", wants PyTorch (`pip install 'gryphone[torch]'`).
 
     So many `workers` (processes that each load it too) share what `recognize_many` is given: a fast
-    GPU needs them, since one process cannot prepare inks as fast as it reads them.
+    GPU needs them, since one process cannot prepare inks as fast as it reads them. `warm` makes
+    ready what the first answers would wait for (a GPU: some seconds).
     """
-    from gryphone.recognition.torch_backend import TorchBackend, device_of
-
     if path is None and not (WEIGHTS / "config.json").is_file():
         raise CheckpointError(
             f"this installation has no default weights ({WEIGHTS}); name a checkpoint directory, "
             "as in gryphone.load('runs/mine') or --weights runs/mine"
         )
-    where = device_of(device)
     folder = checkpoint_directory(Path(WEIGHTS if path is None else path))
     checkpoint = read_checkpoint(folder)
-    backend = TorchBackend.load(folder, checkpoint, where)
-    shared = Workers(folder, device, workers) if workers > 0 else None
-    recognizer = Recognizer(checkpoint, backend, (folder, device, workers), shared)
+    start = _backend_for(device, backend, threads, checkpoint)
+    shared = Workers(folder, device, workers, backend) if workers > 0 else None
+    origin = (folder, device, workers, backend, threads)
+    recognizer = Recognizer(checkpoint, start(folder, checkpoint), origin, shared)
     if warm:
-        backend.warm()
+        recognizer.backend.warm()
         recognizer.recognize(PLUS)
     return recognizer
+
+
+def _backend_for(
+    device: str, backend: str | None, threads: int, checkpoint: Checkpoint
+) -> Callable[[Path, Checkpoint], Backend]:
+    """Choose who computes: how to load a checkpoint there."""
+    if backend not in (None, *BACKENDS):
+        raise ConfigError(f"backend {backend!r} is unknown; use {' or '.join(BACKENDS)}")
+    on_cpu = device.partition(":")[0] == "cpu"
+    if backend == "onnx" and not on_cpu:
+        raise ConfigError(f"backend 'onnx' computes on the CPU; for {device!r} use backend 'torch'")
+    if on_cpu and (backend or BACKENDS[not checkpoint.config.has_graphs]) == "onnx":
+        from gryphone.recognition.onnx_backend import OnnxBackend
+
+        return partial(OnnxBackend.load, threads=threads)
+    need("torch", "torch")
+    from gryphone.recognition.torch_backend import TorchBackend, device_of
+
+    return partial(TorchBackend.load, device=device_of(device), threads=threads)

@@ -17,19 +17,17 @@ from torch.nn import functional as F
 from gryphone.checkpoint import Checkpoint, load_model
 from gryphone.config import ModelConfig
 from gryphone.decoding import Decoded, Request
-from gryphone.errors import CheckpointError, ConfigError
+from gryphone.errors import CheckpointError
 from gryphone.ink import Stroke
 from gryphone.model import GryphOne, Memory, Packing, rows_of
 from gryphone.raster import InkBatch, Patches, draw, to_patches, turned
-from gryphone.recognition.backend import View
+from gryphone.recognition.backend import FLOOR, LEAST, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
 from gryphone.tokens import MASK_ID, PAD_ID
 
 FEW = 4  # inks that are drawn one by one
-FLOOR = 1e-4  # of the attention, relative to its highest
-LEAST = -12.0  # log-probs of the patch heads below this say no more than "no"
 # oneDNN keeps what it made for a shape, up to 1024 times half a megabyte, and nearly every ink has
 # a shape of its own: one answer needs about a hundred of them. Read at its first use.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
@@ -61,8 +59,12 @@ class TorchBackend:
         self.graphs: Graphs | None = None
 
     @classmethod
-    def load(cls, path: Path, checkpoint: Checkpoint, device: torch.device) -> TorchBackend:
-        """Put a checkpoint's network on a device."""
+    def load(
+        cls, path: Path, checkpoint: Checkpoint, device: torch.device, threads: int = 0
+    ) -> TorchBackend:
+        """Put a checkpoint's network on a device; `threads` are all of PyTorch's (0: as it is)."""
+        if threads:
+            torch.set_num_threads(threads)
         model = load_model(path, device, checkpoint)
         config, sizes = checkpoint.config, [len(v) for v in checkpoint.tokenizer.vocabularies]
         if device.type != "cuda":
@@ -83,10 +85,7 @@ class TorchBackend:
     def encode(self, inks: Sequence[Sequence[Stroke]], view: View = View()) -> TorchMemory:  # noqa: B008
         """Draw inks and look at them."""
         if os.getpid() != self._process:
-            raise ConfigError(
-                "this process was forked after the recogniser was loaded, and PyTorch's threads "
-                "were not: use multiprocessing.get_context('spawn'), or load it in each process"
-            )
+            raise forked()
         if self.device.type == "cuda" and len(inks) > FEW:
             return self.encode_batch(InkBatch.from_strokes(inks), view)
         drawn = [drawing_of(ink, self.config.canvas, view, self.dense) for ink in inks]

@@ -179,13 +179,10 @@ class Engine:
             self.pace += 0.2 * (seconds / cost - self.pace)
 
     def _load(self) -> None:
-        import torch
-
-        if self.settings.threads is not None:
-            torch.set_num_threads(self.settings.threads)
         if self.recognizer is None:
-            # The first answers build the grammar and warm PyTorch up; no user should wait for that.
-            self.recognizer = load(self.settings.weights, self.settings.device, warm=True)
+            # The first answers build the grammar and warm the network up: no user waits for that.
+            settings, threads = self.settings, self.settings.threads or 0
+            self.recognizer = load(settings.weights, settings.device, threads=threads, warm=True)
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def batches(self) -> Iterator[list[Job]]:
