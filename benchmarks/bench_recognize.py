@@ -1,7 +1,7 @@
 """How long one answer takes on this CPU, by kind of input: part of `make bench`.
 
-The bundled inks, and a photograph of one of them at 1 and 12 megapixels; with packed layers, and
-with PyTorch's own in the same run.
+The bundled inks, and a photograph of one of them at 1 and 12 megapixels; by ONNX Runtime, and by
+PyTorch in the same run.
 """
 
 from __future__ import annotations
@@ -49,21 +49,15 @@ def photograph(megapixels: float) -> bytes:
 
 def main() -> None:
     calm_threads()  # as the commands do, before PyTorch
-    from gryphone.checkpoint import load_model, read_checkpoint
-    from gryphone.recognition.recognizer import WEIGHTS, Recognizer
-    from gryphone.recognition.torch_backend import TorchBackend
-
-    checkpoint = read_checkpoint(WEIGHTS)
-    backend = TorchBackend(load_model(WEIGHTS), checkpoint.config)
-    packed, plain = gryphone.load(), Recognizer(checkpoint, backend)
+    light, torch = gryphone.load(), gryphone.load(backend="torch")
     inputs: dict[str, object] = {p.stem: p for p in sorted(EXAMPLES.glob("*.inkml"))}
     inputs |= {f"photo, {n} megapixels": photograph(n) for n in (1, 12)}
-    table = Table("input", "symbols", "reading, ms", "answer, ms", "without packed layers")
+    table = Table("input", "symbols", "reading, ms", "answer, ms", "with PyTorch")
     for name, source in inputs.items():
-        symbols = len(packed.recognize(source, name=name).symbols)
+        symbols = len(light.recognize(source, name=name).symbols)
         reading = milliseconds(lambda s=source, n=name: read_input(s, n))
-        fast = milliseconds(lambda s=source, n=name: packed.recognize(s, name=n))
-        slow = milliseconds(lambda s=source, n=name: plain.recognize(s, name=n))
+        fast = milliseconds(lambda s=source, n=name: light.recognize(s, name=n))
+        slow = milliseconds(lambda s=source, n=name: torch.recognize(s, name=n))
         table.add_row(
             name, str(symbols), f"{reading:.0f}", f"{fast:.0f}", f"{slow:.0f} ({slow / fast:.2f}x)"
         )

@@ -68,24 +68,39 @@ def milliseconds(work: Callable[[Any], object], some: Sequence[Any]) -> tuple[fl
 
 
 class Bare:
-    """The network alone: what encoder and steps take on inks that are drawn already."""
+    """The network alone: what encoder and steps take on inks that are known already."""
 
-    def __init__(self, recognizer: Recognizer) -> None:
-        import torch
-
-        self.recognizer, self.torch = recognizer, torch
+    def __init__(self, recognizer: Recognizer, gpu: bool) -> None:
+        self.recognizer, self.gpu = recognizer, gpu
         self.backend: Any = recognizer.backend
 
+    def on_cpu(self, inks: Sequence[Input], steps: int, calls: int = 3) -> float:
+        """Milliseconds of inks that are drawn, looked at, and refined on canvases of 32."""
+        strokes, size = EncodedBatch.of(self.recognizer, inks).strokes, len(inks)
+        tokens = np.ones((size, 32, 2), dtype=np.int64)
+        lengths, images = np.full(size, 32), np.arange(size)
+
+        def work(_: object) -> None:
+            memory = self.backend.encode(strokes)
+            for _ in range(steps):
+                self.backend.predict(memory, tokens, lengths, images)
+
+        return milliseconds(work, range(calls))[0]
+
     def one(self, ink: Input, steps: int, calls: int = 5) -> float:
-        """Milliseconds of one ink."""
+        """Milliseconds of one ink, by replays of its graphs."""
+        if not self.gpu:
+            return self.on_cpu([ink], steps)
+        import torch
+
+        from gryphone.recognition.torch_graphs import BUCKETS
+
         batch = EncodedBatch.of(self.recognizer, [ink])
-        if self.backend.graphs is None:
-            return self.many([ink], steps, calls)
-        with self.torch.inference_mode():
+        with torch.inference_mode():
             graphs, memory = self.backend.graphs, batch.memory.memory
             request = self.recognizer.request(Ask(steps=steps), np.zeros(1, dtype=np.int64))
             graphs.refine([memory], request)  # which loads what the replays read
-            size = next(s for s in gryphone_buckets() if len(memory.features) <= s)
+            size = next(s for s in BUCKETS if len(memory.features) <= s)
             length = len(graphs.refine([memory], request).looks.ids)
             ids = (request.mask_id, request.pad_id)
             encode = graphs._recorded["encode", size]
@@ -99,16 +114,20 @@ class Bare:
                 graphs.step.fill_(steps - 1)
                 for _ in range(steps - 1):
                     step.replay()
-                self.torch.cuda.synchronize()
+                torch.cuda.synchronize()
 
             return milliseconds(work, range(calls))[0]
 
     def many(self, inks: Sequence[Input], steps: int, calls: int = 3) -> float:
         """Milliseconds of a batch, refined on canvases of 32."""
+        if not self.gpu:
+            return self.on_cpu(inks, steps)
+        import torch
+
         from gryphone.model import Packing
         from gryphone.raster import InkBatch, draw, to_patches
 
-        torch, backend = self.torch, self.backend
+        backend = self.backend
         batch = EncodedBatch.of(self.recognizer, inks)
         drawn = InkBatch.from_strokes(batch.strokes).to(backend.device)
         patches = to_patches(draw(drawn, backend.config.canvas), backend.config.canvas)
@@ -121,22 +140,16 @@ class Bare:
             memory = backend.model.encode(patches)
             for _ in range(steps):
                 backend.model.decode(tokens, index, memory, own)
-            if backend.device.type == "cuda":
-                torch.cuda.synchronize()
+            torch.cuda.synchronize()
 
         with torch.inference_mode():
             return milliseconds(work, range(calls))[0]
 
 
-def gryphone_buckets() -> tuple[int, ...]:
-    from gryphone.recognition.torch_graphs import BUCKETS
-
-    return BUCKETS
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backend", choices=("onnx", "torch"), help="of the CPU")
     parser.add_argument("--data", type=Path, help="a data set, else the bundled inks")
     parser.add_argument("--inks", type=int, default=60, help="for the time of one")
     parser.add_argument("--many", type=int, default=0, help="for batches; 64, or 2048 on a GPU")
@@ -147,7 +160,9 @@ def main() -> None:
     gpu = options.device != "cpu"
     many = options.many or (2048 if gpu else 64)
     began = time.perf_counter()
-    recognizer = gryphone.load(device=options.device, workers=options.workers)
+    recognizer = gryphone.load(
+        device=options.device, workers=options.workers, backend=options.backend
+    )
     loaded = time.perf_counter() - began
     began = time.perf_counter()
     recognizer.recognize(EXAMPLES[0])
@@ -155,7 +170,7 @@ def main() -> None:
     report: dict[str, Any] = {"load_s": round(loaded, 2), "first_s": round(first, 2)}
     console = Console(width=110)
     console.print(f"{options.device}: loaded in {loaded:.2f} s, first answer {first:.2f} s")
-    bare, inks = Bare(recognizer), inks_of(options.data, options.inks)
+    bare, inks = Bare(recognizer, gpu), inks_of(options.data, options.inks)
     everything = inks_of(options.data, many)
 
     table = Table("steps", "one ink, p50 ms", "p90 ms", "network alone, ms", "ratio")
