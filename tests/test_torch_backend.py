@@ -1,4 +1,4 @@
-"""PyTorch behind the backend seam: packed layers, and strokes found again in the patches."""
+"""PyTorch behind the backend seam: strokes found again in the patches, types, processes."""
 
 import multiprocessing
 import traceback
@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 import torch
 from inkmaker import power, row, some
-from tinymodel import tiny_checkpoint
-from torch import nn
 
-import gryphone
 from gryphone.checkpoint import load_model
 from gryphone.config import PRESETS
 from gryphone.kinds import build_model
@@ -20,118 +17,13 @@ from gryphone.model import Packing
 from gryphone.raster import InkBatch
 from gryphone.recognition.backend import View
 from gryphone.recognition.recognizer import Recognizer
-from gryphone.recognition.torch_backend import (
-    EightBitLinear,
-    PackedLinear,
-    TorchBackend,
-    pack_linear_layers,
-)
-
-eight_bits = pytest.mark.skipif(
-    not torch.cpu._is_vnni_supported(), reason="needs a CPU that adds products of eight bits"
-)
+from gryphone.recognition.torch_backend import TorchBackend
 
 
 def tiny_backend(half: bool | None = None) -> TorchBackend:
     config = PRESETS["tiny"]
     torch.manual_seed(0)
     return TorchBackend(build_model(config, (9, 4)).eval(), config, half)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", [1, 7, 48, 300])
-def test_a_packed_layer_is_the_layer(rows: int, bias: bool) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(24, 40, bias=bias), nn.GELU(), nn.Linear(40, 5))
-    x = torch.randn(rows, 24)
-    with torch.inference_mode():
-        before = model(x)
-        pack_linear_layers(model, bits=32)
-        assert torch.allclose(model(x), before, atol=1e-6)
-    assert type(model[0]) is type(model[2]) is PackedLinear
-
-
-@eight_bits
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", [1, 7, 300])
-def test_a_layer_of_eight_bits_is_close_to_the_layer(rows: int, bias: bool) -> None:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(96, 40, bias=bias), nn.Linear(40, 5))
-    x = torch.randn(rows, 96) * torch.logspace(-3, 3, rows)[:, None]  # each row has its own size
-    with torch.inference_mode():
-        before = model[0](x)
-        pack_linear_layers(model)
-        after = model[0](x)
-    assert type(model[0]) is type(model[1]) is EightBitLinear
-    assert after.dtype == torch.float32
-    off = (after - before).norm(dim=1) / before.norm(dim=1)
-    assert off.max() < 0.02  # half a level of 255 in each factor
-    assert off.max() > 1e-6  # it is rounded, or else it is another layer
-
-
-@eight_bits
-@torch.inference_mode()
-def test_a_row_of_eight_bits_does_not_depend_on_its_neighbours() -> None:
-    torch.manual_seed(0)
-    layer = EightBitLinear(nn.Linear(96, 40))
-    x = torch.randn(9, 96)
-    together = layer(x)
-    loud = x.clone()
-    loud[1:] *= 1e4
-    assert torch.equal(layer(loud)[0], together[0])
-    for rows in (1, 2, 5):
-        assert torch.equal(layer(x[:rows]), together[:rows])
-    shaped = layer(x.view(3, 3, 96))
-    assert torch.equal(shaped.view(9, 40), together)
-
-
-@eight_bits
-@torch.inference_mode()
-def test_nothing_in_eight_bits_is_nothing() -> None:
-    plain = nn.Linear(8, 3)
-    nn.init.zeros_(plain.weight)
-    layer = EightBitLinear(plain)
-    assert torch.equal(layer(torch.ones(2, 8)), plain(torch.ones(2, 8)))
-    assert torch.equal(layer(torch.zeros(2, 8)), plain(torch.zeros(2, 8)))
-
-
-def refused(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    raise RuntimeError("no such kernel")
-
-
-@pytest.mark.parametrize("vnni", [True, False])
-def test_where_the_operators_fail_nothing_changes(
-    monkeypatch: pytest.MonkeyPatch, vnni: bool
-) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: vnni)
-    monkeypatch.setattr(EightBitLinear, "forward", refused)
-    model = nn.Sequential(nn.Linear(3, 4))
-    pack_linear_layers(model)
-    assert type(model[0]) is PackedLinear  # the next best
-    monkeypatch.setattr(PackedLinear, "forward", refused)
-    model = nn.Sequential(nn.Linear(3, 4))
-    pack_linear_layers(model)
-    assert type(model[0]) is nn.Linear
-
-
-def test_eight_bits_need_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
-    monkeypatch.setattr(torch.ops, "quantized", object())  # a PyTorch that has dropped them
-    model = nn.Sequential(nn.Linear(3, 4))
-    pack_linear_layers(model)
-    assert type(model[0]) is PackedLinear
-
-
-def test_eight_bits_need_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    model = nn.Sequential(nn.Linear(3, 4))
-    pack_linear_layers(model)
-    assert type(model[0]) is PackedLinear
-
-
-def test_a_loaded_recogniser_is_packed(tmp_path: Path) -> None:
-    model = gryphone.load(tiny_checkpoint(tmp_path), backend="torch").backend.model
-    assert not [m for m in model.modules() if type(m) is nn.Linear]
 
 
 def test_pixels_know_the_patch_and_the_stroke_that_they_lie_in() -> None:

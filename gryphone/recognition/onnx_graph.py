@@ -28,7 +28,8 @@ DINO_MEAN, DINO_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Arithmetic(StrEnum):
     """How linear layers are computed.
 
-    int8: weights and what goes through in eight bits, as `torch_backend.EightBitLinear` has it.
+    int8: in eight bits, as the weights are shipped; what goes through is rounded to 255 levels of
+    each row's own size, so that a row's result does not depend on the rows beside it.
     uint8: the same numbers, stored with an offset of 128, for processors whose instructions for
     int8 add pairs of products in 16 bits, where they overflow.
     """

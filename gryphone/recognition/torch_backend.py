@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from gryphone.checkpoint import Checkpoint, load_model
@@ -68,7 +66,6 @@ class TorchBackend:
         model = load_model(path, device, checkpoint)
         config, sizes = checkpoint.config, [len(v) for v in checkpoint.tokenizer.vocabularies]
         if device.type != "cuda":
-            pack_linear_layers(model)
             return cls(model, config)
         backend = cls(model.bfloat16(), config, half=False)
         if not config.dense and config.kind == "diffusion":
@@ -279,79 +276,3 @@ def _renumbered(
     for image, start in zip(images, starts.tolist(), strict=False):
         found[firsts[image] : firsts[image + 1]] = start + np.arange(sizes[image])
     return found, int(starts[-1])
-
-
-class PackedLinear(nn.Module):
-    """A linear layer whose weights are laid out once for this CPU: the same numbers in less time.
-
-    PyTorch lays them out anew at every call, which costs more than the arithmetic where few rows
-    go through (one formula: 16 to 150). oneDNN can keep them ready; TorchInductor calls the same
-    operators. On two cores a layer takes 50 to 75 % of its time.
-    """
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), None)
-        self.bias = layer.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-        return out
-
-
-class EightBitLinear(nn.Module):
-    """A linear layer in eight bits, as its weights are shipped: a third of the time.
-
-    What goes through is rounded too, to 255 levels of each row's own size, so that a row's result
-    does not depend on the rows beside it.
-    """
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        weight = layer.weight.detach()
-        scale = (weight.abs().amax(1) / 127).clamp_min(1e-12)
-        whole = (weight / scale[:, None]).round_().to(torch.int8)
-        zeros = torch.zeros(len(weight), dtype=torch.int64)
-        whole = torch._make_per_channel_quantized_tensor(whole, scale.double(), zeros, 0)
-        self.packed = torch.ops.quantized.linear_prepack(whole, None)
-        self.bias = layer.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        size = x.abs().amax(-1, keepdim=True).clamp_min(1e-12)
-        product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x / size, 1 / 127, 128, self.packed
-        )
-        return product * size if self.bias is None else torch.addcmul(self.bias, product, size)
-
-
-def pack_linear_layers(model: nn.Module, bits: int = 8) -> None:
-    """Replace a network's linear layers, where PyTorch and this CPU can do it."""
-    kinds: tuple[type[PackedLinear] | type[EightBitLinear], ...] = (PackedLinear,)
-    # Other CPUs add pairs of products in 16 bits, which would overflow.
-    if bits == 8 and torch.cpu._is_vnni_supported():
-        kinds = (EightBitLinear, PackedLinear)
-    with warnings.catch_warnings():  # of operators that PyTorch will drop one day: see _works
-        warnings.simplefilter("ignore")
-        kind = next((kind for kind in kinds if _works(kind)), None)
-        if kind is None:
-            return
-        found = [
-            (module, name, layer)
-            for module in model.modules()
-            for name, layer in module.named_children()
-            if type(layer) is nn.Linear
-        ]
-        with ThreadPoolExecutor(torch.get_num_threads()) as threads:
-            packed = list(threads.map(kind, [layer for _, _, layer in found]))
-    for (module, name, _), layer in zip(found, packed, strict=True):
-        setattr(module, name, layer)
-
-
-@torch.inference_mode()
-def _works(kind: type[PackedLinear] | type[EightBitLinear]) -> bool:
-    """The operators are PyTorch's own business: they may be missing or refuse this CPU."""
-    layer, x = nn.Linear(8, 8), torch.ones(3, 8)
-    try:
-        return torch.allclose(kind(layer)(x), layer(x), atol=0.02)
-    except (AttributeError, RuntimeError):
-        return False
