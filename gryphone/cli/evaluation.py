@@ -52,6 +52,9 @@ def evaluate(
         bool,
         typer.Option("--plain", help="The last step alone: no valid-LaTeX search, no second look."),
     ] = False,
+    beam: Annotated[
+        int, typer.Option(help="Hypotheses of weights that write from left to right (kind ar).")
+    ] = 1,
     lg: Annotated[
         Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
     ] = None,
@@ -91,6 +94,7 @@ def evaluate(
             views=views,
             method=method,
             plain=plain,
+            beam=beam,
             lg=lg,
             convention=convention,
             progress=update,

@@ -56,6 +56,7 @@ class Evaluation:
     views: int
     method: str
     plain: bool
+    beam: int
     convention: str
     given: tuple[Scores, ...]  # one for each run
     normalized: tuple[Scores, ...]
@@ -79,6 +80,7 @@ class Evaluation:
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["passes"] = round(self.passes, 2)
         report |= {"views": self.views, "method": self.method, "plain": self.plain}
+        report["beam"] = self.beam
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
         report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
@@ -114,6 +116,7 @@ def evaluate(
     method: str = "diffusion",
     plain: bool = False,
     remasking: Remasking | None = None,
+    beam: int = 1,
     lg: Path | None = None,
     convention: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
@@ -134,6 +137,7 @@ def evaluate(
         method=method,
         plain=plain,
         remasking=remasking,
+        beam=beam,
     )
     files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
     began = time.perf_counter()
@@ -164,6 +168,7 @@ def evaluate(
         views=views,
         method=method,
         plain=plain,
+        beam=beam,
         convention=convention,
         given=tuple(score(samples) for samples in per_run),
         normalized=tuple(score(samples, convention) for samples in per_run),
