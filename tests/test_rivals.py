@@ -36,14 +36,13 @@ FACTS = {"convention": "crohme", "licence": "none"}
 
 @pytest.fixture(scope="module", params=["sat", "raw"])
 def weights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random weights whose answers have some length: the end is a little less likely."""
+    """Random weights whose answers have some length."""
     path = tmp_path_factory.mktemp("ar") / request.param
-    torch.manual_seed(3)
+    torch.manual_seed(1)
     tokenizer = build_tokenizer(request.param, [normalize(ink.label or "") for ink in INKS])
     model = build_model(AR, tuple(len(v) for v in tokenizer.vocabularies))
     for parameter in model.decoder.parameters():  # far from uniform
         parameter.data *= 3
-    model.decoder.heads[0].bias.data[PAD_ID] -= 2
     save_checkpoint(path, model.state_dict(), AR, tokenizer, FACTS)
     return path
 
@@ -146,7 +145,7 @@ def test_a_beam_finds_what_is_as_likely_or_likelier(recognizer: Recognizer) -> N
     batch, keys = batch_of(recognizer), np.zeros(len(INKS), dtype=np.int64)
     found = [
         [total(d) for d in batch.refine(np.arange(len(INKS)), recognizer.request(ask, keys))]
-        for ask in (Ask(steps=1), Ask(steps=1, beam=8))
+        for ask in (Ask(steps=1), Ask(steps=1, beam=32))
     ]
     assert all(wide >= narrow - 1e-4 for narrow, wide in zip(*found, strict=True))
     assert sum(found[1]) > sum(found[0]) + 0.1

@@ -56,6 +56,8 @@ class TorchBackend:
         gpu = self.device.type == "cuda"
         self.half = gpu if half is None else half
         self.batch, self.at_once, self.few = (256, 3, 16) if gpu else (8, 1, 1)
+        if KINDS[config.kind].cached:  # a step costs as much for one ink as for many
+            self.few = 1
         self._process = os.getpid()
         self.graphs: Graphs | None = None
 

@@ -31,11 +31,14 @@ def attend_causal(
     # Where each place lies among padded sequences: by arithmetic, which waits for no device.
     place = torch.arange(len(q), dtype=torch.int32, device=q.device)
     owner = torch.searchsorted(rows.offsets[1:].contiguous(), place, right=True)
-    place = place - rows.offsets[owner]
+    slot = owner * rows.longest + place - rows.offsets[owner]
     # Padding lies behind all real places, which do not look there: no mask is needed.
-    q, k, v = (rows.pad(x)[0].transpose(1, 2) for x in (q, k, v))
+    every = torch.stack((q, k, v), 1)  # (T, 3, H, D)
+    shape = (len(rows.offsets) - 1, rows.longest)
+    padded = every.new_zeros(shape[0] * shape[1], *every.shape[1:]).index_copy(0, slot, every)
+    q, k, v = padded.view(*shape, *every.shape[1:]).permute(2, 0, 3, 1, 4).unbind()
     out = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-    return out.transpose(1, 2)[owner, place]
+    return out.transpose(1, 2).flatten(0, 1).index_select(0, slot)
 
 
 class CausalDecoder(Decoder):
