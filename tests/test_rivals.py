@@ -218,7 +218,8 @@ def test_two_inks_are_learned_and_read_back(trained: tuple[Path, Path]) -> None:
     assert isinstance(recognizer.backend, TorchBackend)
     for beam in (1, 10):
         report = evaluate(recognizer, inks, plain=True, steps=1, beam=beam)
-        assert (report.normalized[0].em, report.to_dict()["beam"]) == (100.0, beam)
+        assert (report.normalized[0].em, report.method, report.beam) == (100.0, "ar", beam)
+        assert report.to_dict()["beam"] == beam
     one, two = made_up_ink(0), made_up_ink(1)
     both = recognizer.recognize_many([one, two])
     assert [r.latex for r in both] == [recognizer.recognize(ink).latex for ink in (one, two)]

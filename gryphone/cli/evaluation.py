@@ -133,6 +133,7 @@ def _print_evaluation(report: "Evaluation", on_stderr: bool) -> None:
     given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
     rate = given.count / max(report.seconds, 1e-9)
     how = ", plain" * report.plain + f", {report.method}" * (report.method != "diffusion")
+    how += f", beam {report.beam}" * (report.beam > 1)
     title = (
         f"{report.name}: {given.count} samples, T={report.steps}{how}, "
         f"{report.passes:.1f} passes each, "

@@ -54,7 +54,7 @@ class Evaluation:
     passes: float  # of the decoder for each sample and run, the mean
     seed: int
     views: int
-    method: str
+    method: str  # or the kind of decoder, where that is no diffusion
     plain: bool
     beam: int
     convention: str
@@ -160,13 +160,14 @@ def evaluate(
         [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
         for run in range(runs)
     ]
+    kind = recognizer.checkpoint.config.kind
     return Evaluation(
         name=str(paths[0]),
         steps="auto" if ask.auto else ask.total_steps,
         passes=passes / max(1, runs * sum(t.problem == "" for t in truths)),
         seed=seed,
         views=views,
-        method=method,
+        method=method if kind == "diffusion" else kind,
         plain=plain,
         beam=beam,
         convention=convention,
