@@ -46,7 +46,7 @@ class DecodeOptions:
     canvas, widened until PAD closes the answer; `length` switches cropping off. sure: what a first
     answer may lack in log-prob to be the last (0: never). keep: what every step said of each place.
     remasking: how "diffusion" masks again. begin: the t of T that a request with `first` canvases
-    begins at.
+    begins at. beam: hypotheses of a decoder that writes from left to right, which has no steps.
     """
 
     steps: int = 10
@@ -58,6 +58,7 @@ class DecodeOptions:
     keep: bool = False
     remasking: Remasking = field(default_factory=Remasking)
     begin: int | None = None
+    beam: int = 1
 
     def __post_init__(self) -> None:
         if self.steps < 1:

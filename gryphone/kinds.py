@@ -14,7 +14,7 @@ from gryphone.errors import ConfigError
 
 if TYPE_CHECKING:
     from gryphone.config import ModelConfig
-    from gryphone.model import GryphOne
+    from gryphone.model import Decoder, GryphOne
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,14 @@ class Kind:
     network: (ModelConfig, sizes of the vocabularies) -> the network with fresh weights.
     objective: (network, TrainConfig, batch, sizes, generator) -> the loss and its parts.
     sampler: (Predict, Request) -> an answer for each of the request's canvases.
+    cached: (network, memories, images, Request) -> the same in PyTorch, on any device, by a decoder
+    that keeps what it computed; empty where there is none.
     """
 
     network: str
     objective: str
     sampler: str
+    cached: str = ""
 
 
 KINDS = {
@@ -36,6 +39,12 @@ KINDS = {
         network="gryphone.kinds:diffusion_network",
         objective="gryphone.training.objective:training_loss",
         sampler="gryphone.decoding:decode",
+    ),
+    "ar": Kind(
+        network="gryphone.rivals.causal:causal_network",
+        objective="gryphone.training.objective:forced_loss",
+        sampler="gryphone.rivals.search:decode",
+        cached="gryphone.rivals.search:decode_cached",
     ),
 }
 
@@ -61,7 +70,16 @@ def build_model(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
 
 def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
     """Encoder and bidirectional decoder in the sizes that the settings give."""
-    from gryphone.model import Decoder, DenseEncoder, GryphOne, InkEncoder
+    from gryphone.model import Decoder
+
+    return network_with(Decoder, config, vocabularies)
+
+
+def network_with(
+    kind: type[Decoder], config: ModelConfig, vocabularies: tuple[int, ...]
+) -> GryphOne:
+    """The encoder that the settings describe, and a decoder of some kind in their sizes."""
+    from gryphone.model import DenseEncoder, GryphOne, InkEncoder
 
     c = config
     encoder: DenseEncoder | InkEncoder
@@ -72,7 +90,7 @@ def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> Gry
         encoder = DenseEncoder(grid=grid, patch=c.canvas.patch, **sizes)
     else:
         encoder = InkEncoder(window=c.canvas.window, **sizes)
-    decoder = Decoder(
+    decoder = kind(
         vocabularies=vocabularies,
         length=c.length,
         depth=c.decoder_depth,

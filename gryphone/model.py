@@ -399,15 +399,7 @@ class Decoder(nn.Module):
         own: Packing,
         queries: list[Tensor] | None = None,
     ) -> list[Tensor]:
-        x = self.position(index)
-        for stream, table in enumerate(self.embed):
-            ids = tokens[:, stream]
-            row = table(ids)
-            if stream and self.one_table:
-                first = self.embed[0](ids.clamp_max(SHARED - 1))
-                row = torch.where((ids < SHARED)[:, None], first, row)
-            x = x + row
-        x = x.to(memory.keys_values[0][0].dtype)
+        x = self.embedded(tokens, index).to(memory.keys_values[0][0].dtype)
         per_image = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
         # All canvases of one image form one sequence of queries: its patches are read once.
         rows = Packing(own.offsets[::per_image].contiguous(), own.longest * per_image, own.uniform)
@@ -415,6 +407,18 @@ class Decoder(nn.Module):
             x = block(x, remembered, own, rows, memory.rows, queries)
         x = self.norm(x)
         return [head(x) for head in self.heads]
+
+    def embedded(self, tokens: Tensor, index: Tensor) -> Tensor:
+        """Tokens (N, S) at their places (N,) of the canvas, (N, width)."""
+        x: Tensor = self.position(index)
+        for stream, table in enumerate(self.embed):
+            ids = tokens[:, stream]
+            row = table(ids)
+            if stream and self.one_table:
+                first = self.embed[0](ids.clamp_max(SHARED - 1))
+                row = torch.where((ids < SHARED)[:, None], first, row)
+            x = x + row
+        return x
 
     def attention(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> Tensor:
         """Where each token looks, (B, n, P) for each image's one canvas: mean of heads and layers.

@@ -13,7 +13,8 @@ HEAVY = ("accelerate", "pyarrow", "matplotlib", "fastapi", "uvicorn", "yaml", "s
 # What each room may import besides itself. The spine are the modules of the top level.
 BELOW = {"spine", "reading", "photo", "latex"}
 ARROWS: dict[str, set[str]] = {
-    "spine": {"training.objective"},  # a name in the table of kinds, imported by who trains
+    "spine": {"training.objective", "rivals"},  # names in the table of kinds, imported by users
+    "rivals": {"spine"},
     "latex": {"spine"},
     "photo": {"spine"},
     "reading": {"spine", "photo"},

@@ -52,6 +52,9 @@ def evaluate(
         bool,
         typer.Option("--plain", help="The last step alone: no valid-LaTeX search, no second look."),
     ] = False,
+    beam: Annotated[
+        int, typer.Option(help="Hypotheses of weights that write from left to right (kind ar).")
+    ] = 1,
     lg: Annotated[
         Path | None, typer.Option(help="Label graphs (.lg) to compare with, by file name.")
     ] = None,
@@ -91,6 +94,7 @@ def evaluate(
             views=views,
             method=method,
             plain=plain,
+            beam=beam,
             lg=lg,
             convention=convention,
             progress=update,
@@ -129,6 +133,7 @@ def _print_evaluation(report: "Evaluation", on_stderr: bool) -> None:
     given, normalized, graph = report.given[0], report.normalized[0], report.graphs[0]
     rate = given.count / max(report.seconds, 1e-9)
     how = ", plain" * report.plain + f", {report.method}" * (report.method != "diffusion")
+    how += f", beam {report.beam}" * (report.beam > 1)
     title = (
         f"{report.name}: {given.count} samples, T={report.steps}{how}, "
         f"{report.passes:.1f} passes each, "

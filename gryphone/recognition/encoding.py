@@ -30,7 +30,7 @@ from gryphone.decoding import (
     Watch,
     first_canvas,
 )
-from gryphone.errors import InkError
+from gryphone.errors import ConfigError, InkError
 from gryphone.ink import Stroke, condensed
 from gryphone.kinds import part_of
 from gryphone.reading.inputs import Input
@@ -88,6 +88,7 @@ class Network:
     ) -> Request:
         """Canvases to refine as a question wants it, one for each key."""
         config = self.checkpoint.config
+        check_fit(config.kind, ask)
         options = DecodeOptions(
             steps=ask.total_steps,
             method=ask.method,
@@ -96,6 +97,7 @@ class Network:
             start=first_canvas(config.length, config.dense),
             keep=True,
             remasking=ask.remasking or config.remasking,
+            beam=ask.beam,
         )
         streams = len(self.tokenizer.vocabularies)
         return Request(keys, options, streams, MASK_ID, PAD_ID, constraints, deadline, watch)
@@ -153,6 +155,8 @@ class EncodedBatch:
         tracing of it in view as well, unless `watch` or the deadline stopped it. The steps of that
         count on behind those of the first look. With `auto`, the first look takes one step only.
         """
+        if self.network.checkpoint.config.kind != "diffusion":
+            return self.refine(owners, request, views)  # no steps to take, and thresholds of others
         began, steps = time.perf_counter(), 1 if auto else request.options.steps
         stopped: set[int] = set()
         first = _noting(request, steps, stopped)
@@ -204,6 +208,19 @@ class EncodedBatch:
 
         found = self.network.sampler(predict, request)
         return [replace(d, passes=d.steps * len(looks)) for d in found]
+
+
+def check_fit(kind: str, ask: Ask) -> None:
+    """Refuse what a kind of decoder cannot do."""
+    if kind == "diffusion":
+        asked = {"a beam": ask.beam > 1}
+    else:
+        known = "lock, hint, remask, given or allowed"
+        asked = {known: ask.constrained, f"method {ask.method!r}": ask.method != "diffusion"}
+        asked["another remasking"] = ask.remasking is not None
+    for what, wanted in asked.items():
+        if wanted:
+            raise ConfigError(f"weights of kind {kind!r} do not take {what}; leave it out")
 
 
 def mean_of(looks: Sequence[list[np.ndarray]]) -> list[np.ndarray]:

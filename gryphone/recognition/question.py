@@ -17,6 +17,7 @@ AUTO_STEPS = 8  # where one step leaves doubt
 MOST_STEPS = 50  # what a deadline alone may use up
 MOST_SAMPLES = 256
 MOST_VIEWS = 5
+MOST_BEAM = 100
 MOST_SEED = 2**63 - 1
 
 
@@ -57,6 +58,7 @@ class Options(TypedDict, total=False):
     method: str
     plain: bool
     remasking: Remasking | None
+    beam: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Ask:
     views: looks at the ink, slightly turned and rescaled, whose predictions are averaged (1 to 5).
     method: "diffusion", or "mask-predict", which masks what it is least sure of. plain: what the
     last step says, nothing added: no search for valid LaTeX, no second look (needs a number of
-    steps). remasking: another than the weights were trained for.
+    steps). remasking: another than the weights were trained for. beam: hypotheses of weights that
+    write from left to right (kind `ar`), which take no steps.
     """
 
     steps: int | str | None = None
@@ -94,6 +97,7 @@ class Ask:
     method: str = "diffusion"
     plain: bool = False
     remasking: Remasking | None = None
+    beam: int = 1
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) and self.steps != AUTO:
@@ -104,6 +108,7 @@ class Ask:
             ("n_best", self.n_best, MOST_SAMPLES),
             ("samples", self.samples, MOST_SAMPLES),
             ("views", self.views, MOST_VIEWS),
+            ("beam", self.beam, MOST_BEAM),
         ):
             if value is not None and not 1 <= _whole(name, value) <= most:
                 raise ConfigError(f"{name} is {value}; it must be between 1 and {most}")
@@ -169,7 +174,7 @@ class Ask:
     @property
     def work(self) -> int:
         """Canvases times steps times looks."""
-        return self.total_steps * self.decodes * self.views
+        return self.total_steps * self.decodes * self.views * self.beam
 
     @property
     def constrained(self) -> bool:

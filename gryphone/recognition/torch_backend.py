@@ -17,6 +17,7 @@ from gryphone.config import ModelConfig
 from gryphone.decoding import Decoded, Request
 from gryphone.errors import CheckpointError
 from gryphone.ink import Stroke
+from gryphone.kinds import KINDS, part_of
 from gryphone.model import GryphOne, Memory, Packing, rows_of
 from gryphone.raster import InkBatch, Patches, draw, to_patches, turned
 from gryphone.recognition.backend import FLOOR, LEAST, View, forked
@@ -53,6 +54,8 @@ class TorchBackend:
         gpu = self.device.type == "cuda"
         self.half = gpu if half is None else half
         self.batch, self.at_once, self.few = (256, 3, 16) if gpu else (8, 1, 1)
+        if KINDS[config.kind].cached:  # a step costs as much for one ink as for many
+            self.few = 1
         self._process = os.getpid()
         self.graphs: Graphs | None = None
 
@@ -175,14 +178,21 @@ class TorchBackend:
         self, memories: Sequence[TorchMemory], images: np.ndarray, request: Request
     ) -> list[Decoded] | None:
         """On a GPU the whole reverse process stays there."""
+        if KINDS[self.config.kind].cached:
+            decode = part_of(self.config.kind, "cached")
+            with self._autocast():
+                found: list[Decoded] = decode(
+                    self.model, [m.memory for m in memories], images, request
+                )
+                return found
         if self.device.type != "cuda" or self.config.kind != "diffusion":
             return None
         if request.first is not None:
             return None  # the plain loop alone begins with what is known
         if self.graphs is not None and all(len(m.images) == 1 for m in memories):
-            found = self.graphs.refine([m.memory for m in memories], request)
-            if found is not None:
-                return [found]
+            one = self.graphs.refine([m.memory for m in memories], request)
+            if one is not None:
+                return [one]
         with self._autocast():
             return refine_on_device(self.model, [m.memory for m in memories], images, request)
 

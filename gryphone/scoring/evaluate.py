@@ -54,8 +54,9 @@ class Evaluation:
     passes: float  # of the decoder for each sample and run, the mean
     seed: int
     views: int
-    method: str
+    method: str  # or the kind of decoder, where that is no diffusion
     plain: bool
+    beam: int
     convention: str
     given: tuple[Scores, ...]  # one for each run
     normalized: tuple[Scores, ...]
@@ -79,6 +80,7 @@ class Evaluation:
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["passes"] = round(self.passes, 2)
         report |= {"views": self.views, "method": self.method, "plain": self.plain}
+        report["beam"] = self.beam
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
         report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
@@ -114,6 +116,7 @@ def evaluate(
     method: str = "diffusion",
     plain: bool = False,
     remasking: Remasking | None = None,
+    beam: int = 1,
     lg: Path | None = None,
     convention: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
@@ -134,6 +137,7 @@ def evaluate(
         method=method,
         plain=plain,
         remasking=remasking,
+        beam=beam,
     )
     files = {} if lg is None else label_graphs(lg, *paths, limit=limit)
     began = time.perf_counter()
@@ -156,14 +160,16 @@ def evaluate(
         [Scored(t.id, t.truth, a[run]) for t, a in zip(truths, answers, strict=True)]
         for run in range(runs)
     ]
+    kind = recognizer.checkpoint.config.kind
     return Evaluation(
         name=str(paths[0]),
         steps="auto" if ask.auto else ask.total_steps,
         passes=passes / max(1, runs * sum(t.problem == "" for t in truths)),
         seed=seed,
         views=views,
-        method=method,
+        method=method if kind == "diffusion" else kind,
         plain=plain,
+        beam=beam,
         convention=convention,
         given=tuple(score(samples) for samples in per_run),
         normalized=tuple(score(samples, convention) for samples in per_run),

@@ -53,10 +53,8 @@ class Task:
     glyphs: Tensor  # (P, S) the token whose ink is in a patch, or UNKNOWN
 
 
-def make_task(
-    config: TrainConfig, batch: TrainingBatch, sizes: tuple[int, ...], generator: torch.Generator
-) -> Task:
-    """Distort and draw the inks, lay the labels on canvases and mask them."""
+def drawn(config: TrainConfig, batch: TrainingBatch, generator: torch.Generator) -> Patches:
+    """Distort the inks, draw them and cut them into patches."""
     canvas, strength = config.model.canvas, config.augment
     ink, area, room = batch.ink, None, 1.0
     if strength is not None:
@@ -69,8 +67,14 @@ def make_task(
         pixels = thicken(pixels, u < strength.thick)
     patches = to_patches(pixels, canvas, area_factor=room, dense=config.model.keep_all)
     # Read back here, not in the network: see `aside`.
-    patches = replace(patches, longest=Packing.of(patches.offsets.diff()).longest)
+    return replace(patches, longest=Packing.of(patches.offsets.diff()).longest)
 
+
+def make_task(
+    config: TrainConfig, batch: TrainingBatch, sizes: tuple[int, ...], generator: torch.Generator
+) -> Task:
+    """Draw the inks, lay the labels on canvases and mask them."""
+    patches = drawn(config, batch, generator)
     if config.model.dense:
         lengths = torch.full_like(batch.lengths, config.model.length)
     else:
@@ -88,11 +92,29 @@ def make_task(
     else:
         own = Packing.of(lengths)
     copies = [(owner % 2 == v).nonzero().squeeze(1) for v in (0, 1)] if config.rmml else []
-    known, tokens = (patches.glyph >= 0)[:, None], batch.glyph_tokens
-    glyphs = patches.glyph.new_full((len(patches.glyph), len(sizes)), UNKNOWN)
-    if len(tokens):
-        glyphs = torch.where(known, tokens[patches.glyph.clamp_min(0)], UNKNOWN)
+    glyphs = glyphs_in(patches, batch, len(sizes))
     return Task(patches, masked, index, own, truth, tuple(copies), glyphs)
+
+
+def forced_task(
+    config: TrainConfig, batch: TrainingBatch, sizes: tuple[int, ...], generator: torch.Generator
+) -> Task:
+    """Draw the inks; a causal decoder is shown the labels and one PAD, and hides what is ahead."""
+    patches = drawn(config, batch, generator)
+    truth, index, _, lengths = token_canvases(batch, batch.lengths + 1, 1)
+    shown = truth
+    if config.corrupt:
+        shown = corrupt(truth, config.corrupt, sizes, MASK_ID, generator)
+    glyphs = glyphs_in(patches, batch, len(sizes))
+    return Task(patches, shown, index, Packing.of(lengths), truth, (), glyphs)
+
+
+def glyphs_in(patches: Patches, batch: TrainingBatch, streams: int) -> Tensor:
+    """The token (P, S) whose ink is in a patch, or UNKNOWN."""
+    known, tokens = (patches.glyph >= 0)[:, None], batch.glyph_tokens
+    if len(tokens):
+        return torch.where(known, tokens[patches.glyph.clamp_min(0)], UNKNOWN)
+    return patches.glyph.new_full((len(patches.glyph), streams), UNKNOWN)
 
 
 def training_loss(
@@ -113,11 +135,34 @@ def training_loss(
         loss = rmml(*pair, task.truth[first], config.detached).mean()
     else:
         loss = cross_entropy(logits, task.truth).mean()
+    return with_patches(loss, patch_logits, task.glyphs, config.aux_weight)
+
+
+def forced_loss(
+    model: nn.Module,
+    config: TrainConfig,
+    batch: TrainingBatch,
+    sizes: tuple[int, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The same by teacher forcing: every token, and the PAD behind the last, from those before."""
+    with aside(generator.device):
+        task = forced_task(config, batch, sizes, generator)
+    task = handed_on(task)
+    logits, patch_logits = model(task.patches, task.masked, task.index, task.own)
+    loss = cross_entropy(logits, task.truth).mean()
+    return with_patches(loss, patch_logits, task.glyphs, config.aux_weight)
+
+
+def with_patches(
+    loss: Tensor, patch_logits: list[Tensor], glyphs: Tensor, weight: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of the tokens and that of the patches, where they are asked, and the parts."""
     parts = {"tokens": loss.detach()}
     if patch_logits:
-        seen = patch_loss(patch_logits, task.glyphs)
+        seen = patch_loss(patch_logits, glyphs)
         parts["patches"] = seen.detach()
-        loss = loss + config.aux_weight * seen
+        loss = loss + weight * seen
     return loss, parts
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from gryphone.model import CrossAttention, GryphOne, SelfAttention
+from gryphone.model import CrossAttention, GryphOne, SelfAttention, attend
 
 
 @lru_cache
@@ -109,7 +109,8 @@ def quicken(model: GryphOne) -> str:
 
     model.register_forward_pre_hook(reseed)
     for module in parents:
-        if isinstance(module, SelfAttention | CrossAttention):
+        # A decoder of another kind may attend in its own way.
+        if isinstance(module, SelfAttention | CrossAttention) and module.attend is attend:
             module.attend = attend_tiled
     model.compile_blocks()
     return "blocks are compiled"

@@ -1,0 +1,1 @@
+"""Other kinds of decoder on the same encoder, tokens and training, to compare diffusion with."""
