@@ -4,6 +4,7 @@ A network with random weights is never sure, so the bounds are moved instead.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import prepare, refine_all
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import AUTO_STEPS, Ask, Step
-from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.recognizer import Encoded, Recognizer
 from gryphone.recognition.result import Result
 
 Bounds = Callable[..., None]
@@ -69,7 +70,7 @@ def test_where_the_first_step_is_sure_it_is_the_answer(
     bounds(SURE=1e9, DOUBT_ABOUT_INK=1e9)
     result, steps = watched(recognizer, power())
     assert (result.steps, numbers(steps), looks) == (1, [(1, 1)], [1])
-    assert steps[0].total == AUTO_STEPS
+    assert steps[0].total == 1
     same(result, recognizer.recognize(power(), steps=1))
 
 
@@ -82,6 +83,30 @@ def test_in_doubt_both_looks_are_refined(
     # The same steps of the same looks as where they are asked for.
     bounds(DOUBT_ABOUT_INK=-1.0)
     same(result, recognizer.recognize(power(), steps=AUTO_STEPS))
+
+
+def test_who_stops_a_sample_has_stopped_it(recognizer: Recognizer) -> None:
+    seen: list[Step] = []
+
+    def stop_first(step: Step) -> bool:
+        seen.append(step)
+        return step.sample == 0
+
+    recognizer.recognize(power(), n_best=2, samples=2, on_step=stop_first)
+    assert [(s.look, s.number) for s in seen if s.sample == 0] == [(1, 1)]
+    assert {s.look for s in seen if s.sample == 1} == {1, 2}
+
+
+def test_a_second_look_that_would_be_late_is_not_taken(
+    recognizer: Recognizer, looks: list[int]
+) -> None:
+    batch = EncodedBatch.of(recognizer, [Input(power())])
+    assert batch.seconds > 0
+    late = Encoded(replace(batch, seconds=60.0))
+    assert late.decode(steps="auto", deadline_ms=20_000).steps == 1
+    assert looks == [1]
+    Encoded(batch).decode(steps="auto", deadline_ms=20_000)
+    assert looks == [1, 1]
 
 
 def test_where_both_looks_are_sure_one_step_of_them_is_enough(

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,20 @@ def test_a_kill_loses_one_batch_at_most(
         run_batch(recognizer, files, out, ASK)
     assert calls == [0, BATCH]
     assert [row["file"] for row in lines(out)] == [str(f) for f in files[:BATCH]]
+
+
+def test_results_of_a_version_with_fewer_options_are_continued(
+    recognizer: Recognizer, folder: Path, tmp_path: Path
+) -> None:
+    files, out = [folder / "s0.inkml", folder / "s1.inkml"], tmp_path / "r.jsonl"
+    run_batch(recognizer, files, out, ASK)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    for row in rows:
+        del row["settings"]["beam"], row["settings"]["plain"]
+    out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run_batch(recognizer, files, out, ASK).before == 2
+    with pytest.raises(DataError, match="was made with plain False, this run uses True"):
+        run_batch(recognizer, files, out, replace(ASK, plain=True))
 
 
 @pytest.mark.parametrize(

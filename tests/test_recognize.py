@@ -319,6 +319,8 @@ def test_workers_share_many_inks(recognizer: Recognizer, tiny_weights: Path) -> 
             assert one.confidence == pytest.approx(other.confidence, abs=1e-6)
         with pytest.raises(GryphoneError, match="nothing"):
             helped.recognize_many(inks)
+        opened = [io.BytesIO(to_inkml(power()).encode()) for _ in range(9)]
+        assert len({r.latex for r in helped.recognize_many(opened)}) == 1
         seen: list[Step] = []  # which no other process can call
         helped.recognize_many(inks[:-1], steps=2, on_step=lambda step: seen.append(step))
         assert len(seen) >= 20

@@ -325,6 +325,14 @@ def test_a_form_of_another_site_is_refused(recognizer: Recognizer) -> None:
             assert response.status_code == status, (cors, headers)
 
 
+def test_a_proxy_s_own_name_is_no_foreign_origin(recognizer: Recognizer) -> None:
+    for hosts, status in (((), 403), (("notes.lan",), 200)):
+        with in_process(recognizer, hosts=hosts) as client:
+            headers = {"origin": "http://notes.lan", "host": "127.0.0.1:8000"}
+            response = client.post("/v1/recognize", json=strokes(power()), headers=headers)
+            assert response.status_code == status
+
+
 def test_an_origin_is_compared_where_a_browser_says_no_more(client: TestClient) -> None:
     def ask(**headers: str) -> int:
         return client.post("/v1/recognize", json=strokes(power()), headers=headers).status_code
@@ -332,6 +340,8 @@ def test_an_origin_is_compared_where_a_browser_says_no_more(client: TestClient) 
     for origin, host, status in (
         ("http://localhost", "localhost", 200),
         ("https://192.168.1.9:8000", "192.168.1.9:8000", 200),
+        ("http://localhost", "localhost:80", 200),
+        ("https://localhost:443", "localhost", 200),
         ("http://localhost:9000", "localhost", 403),
         ("https://evil.example", "localhost", 403),
         ("null", "localhost", 403),

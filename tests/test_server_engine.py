@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -241,6 +242,10 @@ def test_a_reader_that_does_not_end_is_killed() -> None:
         assert readers.submit(os.getpid).result(30) == again
         with pytest.raises(InkError, match="broke its reader"):
             readers.submit(os._exit, 1).result(30)
+        assert readers.submit(len, "abc").result(30) == 3
+        # One that died while nobody asked is nobody's fault.
+        os.kill(readers.submit(os.getpid).result(30), signal.SIGKILL)
+        time.sleep(0.2)
         assert readers.submit(len, "abc").result(30) == 3
         wait_until(lambda: readers.inside == 0)
     finally:

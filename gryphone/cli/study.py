@@ -48,13 +48,14 @@ def study(
 
     Stopped, it goes on when it is given again: predictions are kept batch by batch.
     """
-    from gryphone.errors import ConfigError, DataError
+    from gryphone.errors import ConfigError, DataError, need
     from gryphone.recognition.recognizer import load
     from gryphone.studies.measures import Results, Truths
     from gryphone.studies.paper import Material, make, study_names
     from gryphone.studies.predictions import RECOVERIES, REMASKINGS, dump, named_weights, plan_of
 
     names = study_names(name)
+    need("matplotlib", "analysis")  # now, not after hours of predicting
     stored = predictions or out / "predictions"
     truths = Truths(data, convention)
     try:

@@ -110,7 +110,7 @@ def read_packed(path: Path | Sequence[Path]) -> Packed:
 
 
 def _read_one(path: Path) -> Packed:
-    need("pyarrow", "synth")
+    need("pyarrow", "data")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

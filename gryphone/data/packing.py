@@ -189,7 +189,7 @@ def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Pre
 
 
 def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> None:
-    need("pyarrow", "synth")
+    need("pyarrow", "data")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

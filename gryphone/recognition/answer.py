@@ -134,9 +134,8 @@ def _watch(questions: Sequence[Question]) -> Watch | None:
         hidden = tuple(np.flatnonzero(masked[: len(rows)]).tolist())
         latex = spell(tokens)[0]
         look, number = divmod(step - 1, ask.total_steps)
-        return ask.on_step(
-            Step(number + 1, ask.total_steps, latex, tokens, rows, hidden, sample, look + 1)
-        )
+        total = 1 if ask.auto and look == 0 else ask.total_steps
+        return ask.on_step(Step(number + 1, total, latex, tokens, rows, hidden, sample, look + 1))
 
     return watch
 

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,7 @@ from gryphone.recognition.result import Result
 
 START = b'{"file": '  # of every line of results
 NO_SETTINGS = ("on_step", "given")  # of Ask: a callback, and an answer about one single ink
+UNSAID = {f.name: f.default for f in fields(Ask)}  # by earlier versions, which had fewer options
 UNSURE = 0.5  # an answer below it is more likely wrong than right
 REASONS = 3  # the most frequent ones
 
@@ -167,9 +168,8 @@ def settings_of(ask: Ask, weights: str) -> dict[str, Any]:
     """All that decides what the answers are, as it is read back from JSON."""
     options = {f.name: getattr(ask, f.name) for f in fields(ask) if f.name not in NO_SETTINGS}
     steps = AUTO if ask.auto else ask.total_steps
-    settings: dict[str, Any] = json.loads(
-        json.dumps(options | {"steps": steps, "weights": weights})
-    )
+    options |= {"steps": steps, "weights": weights}
+    settings: dict[str, Any] = json.loads(json.dumps(options, default=asdict))
     return settings
 
 
@@ -242,9 +242,10 @@ def _answered(
     if "error" in row and name != STDIN:
         return None
     for key, value in settings.items():
-        if made.get(key) != value:
+        then = made.get(key, UNSAID.get(key))
+        if then != value:
             raise DataError(
-                f"{where}: was made with {key} {made.get(key)}, this run uses {value}; "
+                f"{where}: was made with {key} {then}, this run uses {value}; "
                 "use the same, or choose another --out"
             )
     then, now = row.get("stamp"), stamps.get(normal_path(name))

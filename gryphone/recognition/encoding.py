@@ -111,6 +111,7 @@ class EncodedBatch:
     inputs: Sequence[Input]
     strokes: list[list[Stroke]]  # of each input, as training saw ink
     memory: Any
+    seconds: float = 0.0  # that looking at one of them took
     # What was looked at or traced in doubt, kept for the next question.
     memories: dict[tuple[int, ...], Any] = field(default_factory=dict, repr=False)
     tracings: dict[int, list[Stroke]] = field(default_factory=dict, repr=False)
@@ -119,8 +120,11 @@ class EncodedBatch:
     def of(cls, network: Network, inputs: Sequence[Input]) -> EncodedBatch:
         """Look at inputs, at the precision of ink that the weights were trained with."""
         precision = network.checkpoint.config.ink_precision
+        began = time.perf_counter()
         strokes = condensed([each.ink.strokes for each in inputs], precision)
-        return cls(network, inputs, strokes, network.backend.encode(strokes))
+        memory = network.backend.encode(strokes)
+        seconds = (time.perf_counter() - began) / max(1, len(inputs))
+        return cls(network, inputs, strokes, memory, seconds)
 
     def memory_of(self, look: int, inputs: Sequence[int]) -> Any:
         """The memory of some of the inputs in one of the VIEWS, or in their OTHER_TRACING."""
@@ -163,7 +167,10 @@ class EncodedBatch:
         sure = replace(request.options, sure=BOTH_SURE if auto else 0.0)
         found = self.refine(owners, first, views)
         now = time.perf_counter()
-        if request.deadline is not None and now + 2 * (now - began) > request.deadline:
+        # A second look costs what the first did, a tracing (half as much again), and both of them
+        # at every step.
+        needed = 1.5 * self.seconds + 2 * (now - began)
+        if request.deadline is not None and now + needed > request.deadline:
             return found
         unsure = {
             int(owner)
@@ -175,7 +182,8 @@ class EncodedBatch:
         self.trace(unsure)
         traced = {owner for owner in unsure if self.tracings[owner]}
         for some, both in ((traced, True), (unsure - traced, False)):
-            places = [place for place, owner in enumerate(owners) if int(owner) in some]
+            known = enumerate(owners.tolist())
+            places = [p for p, owner in known if owner in some and p not in stopped]
             if places and (both or auto):
                 onward = _onward(replace(request, options=sure), places)
                 better = self.refine(owners[places], onward, views, both_tracings=both)

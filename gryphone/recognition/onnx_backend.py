@@ -141,7 +141,8 @@ class OnnxBackend:
         shape = (look.strokes, score.shape[1])
         cells = np.bincount(look.stroke * shape[1] + look.home, minlength=shape[0] * shape[1])
         pixels = cells.reshape(shape).astype(np.float32)
-        votes: np.ndarray = pixels @ score.T / np.maximum(pixels.sum(1, keepdims=True), 1)
+        votes: np.ndarray = np.einsum("sp,np->sn", pixels, score)
+        votes /= np.maximum(pixels.sum(1, keepdims=True), 1)
         return votes
 
 
@@ -150,7 +151,9 @@ def _attention(queries: np.ndarray, look: Look, block: int) -> np.ndarray:
     keys = look.memory[f"key_{block}"].numpy()[0]  # (H, P, D)
     heads, _, size = keys.shape
     asked = queries.reshape(-1, heads, size).transpose(1, 0, 2)
-    scores = asked @ keys.transpose(0, 2, 1) / np.float32(size**0.5)
+    # Not by `@`: BLAS deals such small products out to threads, and waits for them half a second
+    # where the cores are busy.
+    scores = np.einsum("hnd,hpd->hnp", asked, keys) / np.float32(size**0.5)
     scores = np.exp(scores - scores.max(2, keepdims=True))
     mean: np.ndarray = (scores / scores.sum(2, keepdims=True)).mean(0)
     return mean

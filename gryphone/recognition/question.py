@@ -29,7 +29,7 @@ class Step:
     """
 
     number: int  # from 1, of each look
-    total: int
+    total: int  # of this look, at most
     latex: str
     tokens: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position

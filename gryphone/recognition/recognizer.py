@@ -20,7 +20,7 @@ from gryphone.checkpoint import WEIGHTS, Checkpoint, checkpoint_directory, read_
 from gryphone.errors import CheckpointError, ConfigError, GryphoneError, need
 from gryphone.ink import Ink
 from gryphone.interrupt import process_pool
-from gryphone.reading.inputs import Input, read_input
+from gryphone.reading.inputs import STDIN, Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
@@ -111,7 +111,7 @@ class Recognizer(Network):
         if len(parts) <= 1 or (self.workers is None and self.backend.at_once == 1):
             return [result for part in parts for result in some(part)]
         if self.workers is not None and ask.on_step is None:
-            return self.workers.recognize(parts, ask, keep)
+            return self.workers.recognize([_portable(part, keep) for part in parts], ask, keep)
         # While one part waits for the device, another is read or put together.
         with ThreadPoolExecutor(self.backend.at_once) as threads:
             return [result for found in threads.map(some, parts) for result in found]
@@ -121,14 +121,7 @@ class Recognizer(Network):
     ) -> list[Result | GryphoneError]:
         """A part of many inputs; `keep` an error for what cannot be read."""
         began = time.perf_counter()
-        out: list[Any] = []
-        for source in sources:
-            try:
-                out.append(read_input(source))
-            except GryphoneError as error:
-                if not keep:
-                    raise
-                out.append(error)
+        out: list[Any] = _read(sources, keep)
         inputs = [each for each in out if isinstance(each, Input)]
         if not inputs:
             return out
@@ -172,6 +165,32 @@ class Workers:
 def _copy(path: Path, device: str, backend: str | None, threads: int) -> Recognizer:
     """A worker's own recogniser."""
     return load(path, device, backend=backend, threads=threads)
+
+
+def _portable(sources: Sequence[Any], keep: bool) -> list[Any]:
+    """The same for another process, which has neither this one's open files nor its stdin."""
+    return [
+        found
+        for source in sources
+        for found in (
+            _read([source], keep) if hasattr(source, "read") or str(source) == STDIN else [source]
+        )
+    ]
+
+
+def _read(sources: Sequence[Any], keep: bool) -> list[Input | GryphoneError]:
+    """What some sources hold; `keep` an error for what cannot be read."""
+    out: list[Input | GryphoneError] = []
+    for source in sources:
+        try:
+            if isinstance(source, GryphoneError):
+                raise source
+            out.append(read_input(source))
+        except GryphoneError as error:
+            if not keep:
+                raise
+            out.append(error)
+    return out
 
 
 def _recognize_there(

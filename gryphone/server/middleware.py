@@ -107,7 +107,7 @@ class RequestMiddleware:
         if self.settings.api_key is not None and scope["path"].startswith(KEY_PROTECTED):
             self._check_key(headers, self.settings.api_key)
         if scope["method"] == "POST":
-            self._check_origin(headers, self.settings.cors)
+            self._check_origin(headers, self.settings)
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.settings.body:
             raise too_large(self.settings)
@@ -126,14 +126,16 @@ class RequestMiddleware:
             )
 
     @staticmethod
-    def _check_origin(headers: Headers, allowed: Sequence[str]) -> None:
+    def _check_origin(headers: Headers, settings: Settings) -> None:
         """A form needs no CORS to be sent: no other site may keep this machine busy with them."""
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site is None and origin is not None:  # an old browser; ours come from where they go to
-            foreign = origin.partition("://")[2].lower() != headers.get("host", "").lower()
+            here = _without_default_port(headers.get("host", ""))
+            there = _without_default_port(origin.partition("://")[2])
+            foreign = there not in (here, *map(str.lower, settings.hosts))  # a proxy's own name
         else:
             foreign = site in ("cross-site", "same-site")
-        if foreign and "*" not in allowed and origin not in allowed:
+        if foreign and "*" not in settings.cors and origin not in settings.cors:
             raise Problem(403, "bad_origin", "pages of this origin may not ask; --cors allows it")
 
     @staticmethod
@@ -217,6 +219,10 @@ def _is_host(text: str) -> bool:
     except ValueError:
         return False
     return not set(text) & set("/?#@\\")
+
+
+def _without_default_port(host: str) -> str:
+    return host.lower().removesuffix(":80").removesuffix(":443")
 
 
 def _is_address(name: str) -> bool:

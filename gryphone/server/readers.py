@@ -24,9 +24,6 @@ PRELOADED = (
     "__main__",
     "gryphone.server.submission",
     "PIL.ImageOps",
-    "scipy.spatial",
-    "skimage.filters",
-    "skimage.morphology",
 )
 
 
@@ -93,6 +90,8 @@ class Reader:
 
     def run(self, seconds: float, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function there; where it takes too long the process is killed."""
+        if self.process is not None and not self.process.is_alive():
+            self.stop()  # it died while nobody asked: that is not this file's fault
         try:
             pipe = self.pipe or self._start()
             pipe.send((function, args))

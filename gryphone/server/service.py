@@ -108,8 +108,7 @@ class Service:
             first = await _if_connected(request, events.get(), self.settings.seconds)
             if isinstance(first, Future):
                 first.result()
-            auto = job.ask.auto
-            return EventStreamResponse(self._events(first, events, submission, auto), close)
+            return EventStreamResponse(self._events(first, events, submission), close)
         except BaseException:
             close()
             raise
@@ -178,12 +177,12 @@ class Service:
             job.client_left = True
 
     async def _events(
-        self, first: Event, events: asyncio.Queue[Event], submission: Submission, auto: bool
+        self, first: Event, events: asyncio.Queue[Event], submission: Submission
     ) -> AsyncIterator[bytes]:
         """Server-sent events up to the result or the error."""
         event = first
         while isinstance(event, Step):
-            yield _event("step", _step(event, auto))
+            yield _event("step", _step(event))
             event = await events.get()
         try:
             answer = await self._render(submission, event.result())
@@ -250,10 +249,10 @@ def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def _step(step: Step, auto: bool) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, Any]:
     return {
         "number": step.number,
-        "total": 1 if auto and step.look == 1 else step.total,  # of this look
+        "total": step.total,
         "latex": step.latex,
         "rows": [list(row) for row in step.rows],
         "masked": list(step.masked),

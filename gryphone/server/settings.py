@@ -11,7 +11,7 @@ from gryphone.errors import ConfigError
 from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
-_HOST = re.compile(r"[A-Za-z0-9.\-]+")
+_HOST = re.compile(r"[A-Za-z0-9._\-]+")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,7 +33,7 @@ class Settings:
     port: int = 8000
     weights: Path | None = None
     device: str = "cpu"
-    threads: int | None = None  # of PyTorch; None leaves its own choice
+    threads: int | None = None  # that compute; None: as many as there are cores
     api_key: str | None = None
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
