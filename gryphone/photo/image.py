@@ -171,10 +171,10 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
         raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")
     mask = ink_mask(dark, levels)
     notes: tuple[str, ...] = ()
-    for clean, note in ((without_rules, ()), (without_stain, (STAIN,))):
-        cleaned = clean(dark, mask, levels)
+    for stain in (False, True):
+        cleaned = without_stain(dark, mask) if stain else without_rules(dark, mask, levels)
         if cleaned is not dark:
-            dark, levels, notes = cleaned, ink_levels(cleaned) or levels, note
+            dark, levels, notes = cleaned, ink_levels(cleaned) or levels, (STAIN,) * stain
             mask = ink_mask(dark, levels)
     width = pen_width(mask)
     parts = parts_of(mask, dark)

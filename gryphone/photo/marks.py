@@ -7,7 +7,7 @@ Few rules, on pieces of ink: what a rule takes away it names, and whatever formu
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.photo.binarize import Levels, Mask, Parts, pen_width, symbol_size
+from gryphone.photo.binarize import Mask, Parts, pen_width, symbol_size
 from gryphone.photo.decode import Grey
 
 Chosen = NDArray[np.bool_]  # (n + 1,) of the pieces
@@ -24,11 +24,10 @@ SIDES = 0.85  # of a box's side that must be seen
 LEVEL = 0.14  # slope of an underline
 WIDE = 0.6  # of the writing's width that an underline has at least, and
 LONG = 2.0  # symbols
-LOOPS = 5  # eyes of a scribble; no symbol has as many
-DENSE = 3.0  # of them in a square symbol
+SCRIBBLE = 4.2  # times its longer side, the length of a scribble's line; writing has up to 3.6
 RING = 1.2  # symbols: the least radius of a stain, and
 LARGEST_RING = 8.0
-FAINT = 0.62  # of the writing's darkness that a stain has at most
+FAINT = 0.6  # of the writing's darkness that a stain has at most
 ROUND = 0.5  # of a circle that must be seen
 TRIES = 200
 
@@ -73,32 +72,22 @@ def _holes(parts: Parts, keep: Chosen) -> Chosen:
     for axis in (0, 1):  # a column, a row
         across = float(np.median(centre[alike, axis]))
         row = alike & (np.abs(centre[:, axis] - across) < 0.5 * size)
-        rest = keep & ~row & ~spot
+        strip = np.abs(centre[:, axis] - across) < size  # what is left of a hole at the corner too
+        rest = keep & ~strip
         if row.sum() < FEWEST_HOLES or not rest.any():
             continue
         before = parts.boxes[rest, axis + 2].max() < across - size
         behind = parts.boxes[rest, axis].min() > across + size
-        if before or behind:  # what is left of a hole at the corner goes too
-            found |= keep & (np.abs(centre[:, axis] - across) < size)
+        if before or behind:
+            found |= keep & strip
     return found
 
 
 def _scribbles(parts: Parts, keep: Chosen, width: float) -> Chosen:
-    """Pieces with more eyes than any symbol has in so little room, or inked all over."""
-    from scipy import ndimage
-
-    found = np.zeros_like(keep)
-    size = symbol_size(parts.longer[keep], width)
+    """Pieces with more line in so little room than any symbol, or word, has."""
     sizes = _sizes(parts)
-    for part in np.flatnonzero(keep & (sizes.min(1) > 5 * width) & (parts.area > 20 * width**2)):
-        left, top, right, bottom = parts.boxes[part].tolist()
-        here = np.zeros((bottom - top + 2, right - left + 2), dtype=bool)
-        y, x = np.divmod(parts.at[parts.owner == part], parts.shape[1])
-        here[y - top + 1, x - left + 1] = True
-        eyes = ndimage.label(~here)[1] - 1
-        room = max(sizes[part].prod() / size**2, 0.25)
-        found[part] = eyes >= LOOPS and eyes > DENSE * room
-    return found
+    found: Chosen = keep & (parts.area > SCRIBBLE * width * sizes.max(1))
+    return found & (sizes.min(1) > 5 * width)
 
 
 def _boxes(parts: Parts, keep: Chosen, width: float) -> Chosen:
@@ -119,6 +108,7 @@ def _frame(parts: Parts, own: Chosen, keep: Chosen, width: float) -> Chosen | No
     x, y = _pixels(parts, own)
     sides = [(x, y, 1), (x, y, -1), (y, x, 1), (y, x, -1)]  # top, bottom, left, right
     near = np.zeros(len(x), dtype=bool)
+    places = []
     for along, across, sign in sides:
         first = int(along.min())
         outer = np.full(int(along.max()) - first + 1, np.iinfo(np.int64).max)
@@ -131,10 +121,14 @@ def _frame(parts: Parts, own: Chosen, keep: Chosen, width: float) -> Chosen | No
         fits = np.abs(outer[seen] - np.polyval(line, seen)) < tolerance
         if fits.sum() < SIDES * len(outer):
             return None
+        places.append(float(np.polyval(line, len(outer) / 2)))
         near |= np.abs(sign * across - np.polyval(line, along - first)) < tolerance + width
+    low, high = parts.boxes[own, :2].min(0), parts.boxes[own, 2:].max(0)
+    apart = -(places[2] + places[3]), -(places[0] + places[1])
+    if (np.array(apart) < 0.6 * (high - low)).any():  # a root has one line above only
+        return None
     inside = np.bincount(parts.owner[own[parts.owner]], ~near, len(keep))
     frame: Chosen = own & (inside < 0.1 * parts.area)
-    low, high = parts.boxes[own, :2].min(0), parts.boxes[own, 2:].max(0)
     held = keep & ~frame & (parts.boxes[:, :2] > low).all(1) & (parts.boxes[:, 2:] < high).all(1)
     if not frame.any() or not held.any():
         return None
@@ -175,10 +169,13 @@ def _underlines(parts: Parts, keep: Chosen, width: float) -> Chosen:
     return found
 
 
-def without_stain(dark: Grey, mask: Mask, levels: Levels) -> Grey:
+def without_stain(dark: Grey, mask: Mask) -> Grey:
     """Darkness without a faint ring on the page, such as a cup leaves; the same where none is."""
     width = pen_width(mask)
-    sure = dark > FAINT * levels.ink
+    if not mask.any():
+        return dark
+    # A ring may have more pixels than the writing, whose darkest ones tell how dark a pen is.
+    sure = dark > FAINT * float(np.quantile(dark[mask], 0.96))
     near = _spread(sure, max(2, round(width)))
     y, x = np.nonzero(mask & ~near)
     if len(x) < 30:

@@ -20,6 +20,7 @@ SHARP = 0.85
 LEAST, MOST = 0.05, 0.96  # of the picture that a sheet fills
 SOLID = 0.9  # of its convex hull that a sheet fills, and of the dark that lies outside the hull
 DARKER = 0.8  # times the paper: what comes into view from a side
+LINED, LINES = 0.75, 0.02  # times its own level, share of its blocks: a shadow on writing has more
 PAPERS = 0.3  # of the picture that must be paper even so
 BARE = 0.001  # of what lies beside the sheet that may look like ink, where that may be a shadow
 
@@ -80,7 +81,11 @@ def _beside_things(grey: Bytes, levels: Grey, block: int) -> Mask | None:
         return None
     paper: Mask = ~binary_dilation(things, np.ones((3, 3), dtype=bool), iterations=2)
     inside = binary_erosion(np.pad(things, 1, mode="edge"), iterations=1)[1:-1, 1:-1]
-    return paper if paper.mean() > PAPERS and _is_bare(grey, inside, block) else None
+    if not inside.any() or paper.mean() < PAPERS:
+        return None
+    # A shadow on written paper has lines in it that are much darker than itself.
+    faint = block_levels(grey, 5, block) / np.maximum(levels, 1)
+    return paper if (faint[inside] < LINED).mean() < LINES else None
 
 
 def _even_light(levels: Grey) -> Grey:
