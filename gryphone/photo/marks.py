@@ -213,9 +213,11 @@ def _circle(points: Floats, width: float, least: float) -> tuple[float, float, f
     cross = 2 * (ab[:, 0] * ac[:, 1] - ab[:, 1] * ac[:, 0])
     cross = np.where(np.abs(cross) < 1e-6, 1e-6, cross)
     sq_b, sq_c = (ab**2).sum(1), (ac**2).sum(1)
-    middle = a + np.stack(
-        [ac[:, 1] * sq_b - ab[:, 1] * sq_c, ab[:, 0] * sq_c - ac[:, 0] * sq_b], 1
-    ) / cross[:, None]
+    middle = (
+        a
+        + np.stack([ac[:, 1] * sq_b - ab[:, 1] * sq_c, ab[:, 0] * sq_c - ac[:, 0] * sq_b], 1)
+        / cross[:, None]
+    )
     radius = np.hypot(*(a - middle).T)
     fits = (radius > least) & (radius < least / RING * LARGEST_RING)
     if not fits.any():

@@ -21,7 +21,7 @@ from gryphone.recognition.confidence import (
 from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.drawing import size_on
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import DOUBT, readings, surer
+from gryphone.recognition.otherwise import readings, surer
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
@@ -73,9 +73,15 @@ def answer(batch: EncodedBatch, index: int, ask: Ask, began: float) -> Result:
 
 
 def answer_together(
-    questions: Sequence[Question], began: float, deadline: float | None = None
+    questions: Sequence[Question],
+    began: float,
+    deadline: float | None = None,
+    *,
+    otherwise: bool = True,
 ) -> list[Result]:
     """Answer questions about inputs of one batch that agree in steps, seed, method and views.
+
+    Without a deadline, doubtful pictures are read `otherwise` too.
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
@@ -86,8 +92,10 @@ def answer_together(
     strokes = _strokes(votes)
     boxes = stroke_boxes([question.ink.strokes for question in questions])
     drawn = stroke_boxes([question.batch.strokes[question.index] for question in questions])
-    found = [_result(*each) for each in zip(votes, weigh(votes), strokes, boxes, drawn, strict=True)]
-    if deadline is None:
+    found = [
+        _result(*each) for each in zip(votes, weigh(votes), strokes, boxes, drawn, strict=True)
+    ]
+    if otherwise and deadline is None:
         found = _in_doubt(questions, found)
     seconds = (time.perf_counter() - began) / len(questions)
     return [replace(result, seconds=seconds) for result in found]
@@ -99,15 +107,16 @@ def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[
     for i, (question, first) in enumerate(zip(questions, results, strict=True)):
         batch, ask = question.batch, question.ask
         given = batch.inputs[question.index]
-        if not given.retraced or first.confidence >= DOUBT or ask.constrained:
+        others = readings(given, first) if given.retraced and not ask.constrained else ()
+        if not others:
             continue
-        others = readings(given)
-        # Without another tracing these are ink, and not read otherwise once more.
-        again = EncodedBatch.of(batch.network, [replace(o.input, retraced=()) for o in others])
+        inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
+        again = EncodedBatch.of(batch.network, inputs)
         quiet = replace(ask, on_step=None)
-        asked = [Question(again, place, quiet) for place in range(len(others))]
-        answers = answer_together(asked, time.perf_counter())
-        found[i] = surer(first, zip(others, answers, strict=True), given.ink)
+        asked = [Question(again, place, quiet) for place in range(len(inputs))]
+        answers = answer_together(asked, time.perf_counter(), otherwise=False)
+        pairs = list(zip(others, answers, strict=False))
+        found[i] = surer(first, pairs, answers[len(others) :], given.ink)
     return found
 
 

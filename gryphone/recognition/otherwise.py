@@ -2,13 +2,14 @@
 
 A camera is held sideways, a word or a number stands beside the formula, a symbol is crossed out. None
 of that can be told from the ink alone: a crossed-out zero is an empty set, and a gap may be one of
-the formula's own. So where the first reading is doubtful the others are tried too, and the surest
-answer wins, and says so.
+the formula's own. So where the first reading is doubtful the others are tried too. A surer one of
+them is the answer where the ink speaks for it, and a hint where it does not; either is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,48 +18,90 @@ from gryphone.ink import Floats, Ink, Stroke, quantile_of, stroke_boxes
 from gryphone.reading.inputs import Input
 from gryphone.recognition.result import Box, Result
 
-DOUBT = 0.5  # confidence below which a picture is read otherwise
-SURE = 0.6  # what another reading must reach, and
-MORE = 0.25  # by how much it must be surer
-GAP = 0.9  # usual strokes between a formula and what stands beside it
+DOUBT = 0.7  # confidence below which a picture is read without some of its ink, and
+TURNED = 0.5  # turned
+MORE, MUCH_MORE = 0.25, 0.4  # by how much another reading must be surer; upside down
+SURE = 0.6  # what one without some ink, or upside down, must reach as well
+GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
-CROSSINGS = 2  # of the lines of a crossed-out symbol, or more
-MOST_CROSSED = 2
+WORD = 3  # strokes, or more
+# Times its longer side, the length of a symbol's lines: few have more than the first, and with a
+# confidence below DOUBT those may be crossed out; hardly one (of 139 scans, 13) more than the second.
+MUCH_LINE, CROSSED = 2.2, 4.0
+MOST_CROSSED = 3
 NEAR = 0.08  # usual strokes between lines that touch
+NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
+# Of two parts that such a sign joins, neither is a word or a number of an exercise.
+JOINTS = {"=", "<", ">", "+", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow", ","}
+
+TURN = "the picture was turned by {}°"
+APART = "what stands apart from the formula, a word or a number, was left out"
+OUT = "what seems to be crossed out was left out"
+HINTS = {
+    APART: "a part that stands apart may be no formula; without it this is {}",
+    OUT: "something may be crossed out; without it this is {}",
+}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Some strokes of an ink, turned by so many quarters, and what to say when that is right."""
+    """Some strokes of a picture, perhaps turned, and what to say when that is the formula."""
 
     input: Input
     strokes: tuple[int, ...]
     note: str
+    strong: bool = True  # whether the ink itself speaks for it
+    apart: Input | None = None  # the rest, where that must not be a formula itself
 
 
-def readings(given: Input) -> list[Reading]:
-    """Other ways to read a picture."""
-    everything = tuple(range(len(given.ink.strokes)))
-    found = [
-        Reading(_turned(given, quarters), everything, f"the picture was turned by {degrees}°")
-        for quarters, degrees in ((1, 90), (2, 180), (3, 270))
-    ]
-    for out in _beside(given.ink):
-        note = "what stands apart from the formula, a word or a number, was left out"
-        found += _without(given, out, note)
-    for out in _crossed(given.ink):
-        found += _without(given, out, "what seems to be crossed out was left out")
+def readings(given: Input, first: Result) -> list[Reading]:
+    """Other ways to read a picture, as far as the first answer about it calls for them."""
+    found: list[Reading] = []
+    if first.confidence < TURNED:
+        everything = tuple(range(len(given.ink.strokes)))
+        points = np.concatenate(given.ink.strokes)
+        width, height = np.ptp(points, axis=0)
+        for quarters in (1, 2, 3) if height > 0.6 * width else (2,):
+            note = TURN.format(90 * quarters)
+            found.append(Reading(_turned(given, quarters), everything, note))
+    if first.confidence < DOUBT or NUMBER.match(_plain(first)):
+        for out in _beside(given.ink):
+            found += _without(given, out, APART, out.sum() >= WORD)
+    if first.confidence < DOUBT:
+        for out, length in _crossed(given.ink):
+            found += _without(given, out, OUT, length > CROSSED)
     return found
 
 
-def surer(first: Result, others: Iterable[tuple[Reading, Result]], ink: Ink) -> Result:
-    """The first answer, or a much surer one, in terms of the whole ink."""
-    best = max(others, key=lambda pair: pair[1].confidence, default=None)
-    if best is None:
-        return first
-    reading, result = best
-    if result.confidence < max(SURE, first.confidence + MORE):
-        return first
+def surer(
+    first: Result, others: Sequence[tuple[Reading, Result]], apart: Sequence[Result], ink: Ink
+) -> Result:
+    """The first answer, or a much surer one, in terms of the whole ink.
+
+    `apart` are what the parts that readings leave out say by themselves.
+    """
+    words = iter(apart)
+    fit, hints = [], []
+    for reading, result in others:
+        word = None if reading.apart is None else next(words)
+        strong, least = reading.strong, first.confidence + MORE
+        if reading.note == TURN.format(180):
+            least = max(first.confidence + MUCH_MORE, SURE)
+        elif reading.note in HINTS:
+            least = max(least, SURE)
+        if word is not None:
+            if _is_joined(word) or _is_joined(result):
+                continue
+            if NUMBER.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
+                strong, least = True, min(least, SURE)
+            else:
+                strong = strong and word.confidence < DOUBT
+        if result.confidence >= least:
+            (fit if strong else hints).append((reading, result))
+    if not fit:
+        said = {HINTS[reading.note].format(result.latex) for reading, result in hints[:1]}
+        return replace(first, warnings=(*first.warnings, *said))
+    reading, result = max(fit, key=lambda pair: pair[1].confidence)
     symbols = tuple(
         replace(s, strokes=own, box=_box(ink, own) if s.box is not None else None)
         for s in result.symbols
@@ -66,6 +109,16 @@ def surer(first: Result, others: Iterable[tuple[Reading, Result]], ink: Ink) -> 
     )
     warnings = (*ink.notes, reading.note, *result.warnings)
     return replace(result, symbols=symbols, warnings=warnings, name=first.name)
+
+
+def _is_joined(result: Result) -> bool:
+    """Whether an answer starts or ends with a sign that has something on both sides."""
+    return not {*result.tokens[:1], *result.tokens[-1:]}.isdisjoint(JOINTS)
+
+
+def _plain(result: Result) -> str:
+    """The answer without its structure."""
+    return re.sub(r"[{}_^\s]|\\prime|\\[a-z]*dots", "", result.latex)
 
 
 def _box(ink: Ink, strokes: Sequence[int]) -> Box | None:
@@ -80,11 +133,13 @@ def _turned(given: Input, quarters: int) -> Input:
     """The same turned clockwise about the origin."""
     cos, sin = ((1, 0), (0, 1), (-1, 0), (0, -1))[quarters]
     turn = np.array([[cos, sin], [-sin, cos]], dtype=np.float64)  # y goes down
-    ink = replace(given.ink, strokes=tuple(s @ turn for s in given.ink.strokes), glyphs=(), notes=())
+    ink = replace(
+        given.ink, strokes=tuple(s @ turn for s in given.ink.strokes), glyphs=(), notes=()
+    )
     return Input(ink, tuple(s @ turn for s in given.retraced))
 
 
-def _without(given: Input, out: np.ndarray, note: str) -> Iterator[Reading]:
+def _without(given: Input, out: np.ndarray, note: str, strong: bool) -> Iterator[Reading]:
     """The same without some of its strokes (n,), and without what another tracing has there."""
     stay = np.flatnonzero(~out)
     if not len(stay) or not out.any():
@@ -98,39 +153,40 @@ def _without(given: Input, out: np.ndarray, note: str) -> Iterator[Reading]:
 
     retraced = tuple(s for s in given.retraced if not is_out(s))
     ink = replace(given.ink, strokes=kept, glyphs=(), notes=())
-    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note)
+    rest = tuple(given.ink.strokes[i] for i in np.flatnonzero(out))
+    apart = Input(replace(ink, strokes=rest)) if note == APART else None
+    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart)
 
 
 def _beside(ink: Ink) -> Iterator[np.ndarray]:
-    """Strokes to the left of the widest gap, and those to the right of it."""
+    """Strokes to the left of the first wide gap, and those to the right of the last."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = max(float(quantile_of((high - low).max(1))), 1e-9)
     first, last = float(low[:, 0].min()), float(high[:, 0].max())
     order = np.argsort(low[:, 0])
     reached = np.maximum.accumulate(high[order, 0])
-    gaps = low[order][1:, 0] - reached[:-1]
-    for place in np.argsort(-gaps)[:2]:
-        if gaps[place] < GAP * usual:
-            break
-        edge = reached[place]
-        if edge - first < SMALL * (last - first):
-            yield low[:, 0] <= edge
-        elif last - edge < SMALL * (last - first):
-            yield low[:, 0] > edge
+    wide = np.flatnonzero(low[order][1:, 0] - reached[:-1] > GAP * usual)
+    if len(wide) and reached[wide[0]] - first < SMALL * (last - first):
+        yield low[:, 0] <= reached[wide[0]]
+    if len(wide) and last - reached[wide[-1]] < SMALL * (last - first):
+        yield low[:, 0] > reached[wide[-1]]
 
 
-def _crossed(ink: Ink) -> Iterator[np.ndarray]:
-    """The pieces of ink whose lines cross most often."""
+def _crossed(ink: Ink) -> Iterator[tuple[np.ndarray, float]]:
+    """The pieces of ink with most line in their room, and how much, in their longer sides."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = max(float(quantile_of((high - low).max(1))), 1e-9)
     piece = pieces_of(ink.strokes, NEAR * usual)
-    counts = []
+    length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in ink.strokes])
+    dense = []
     for number in np.unique(piece):
-        own = [ink.strokes[i] for i in np.flatnonzero(piece == number)]
-        counts.append((crossings(own, 0.1 * usual), number))
-    for count, number in sorted(counts, key=lambda pair: -pair[0])[:MOST_CROSSED]:
-        if count >= CROSSINGS:
-            yield piece == number
+        own = piece == number
+        size = high[own].max(0) - low[own].min(0)
+        if size.max() > 0.5 * usual and size.min() > 0.25 * usual:
+            dense.append((float(length[own].sum() / size.max()), int(number)))
+    for most, number in sorted(dense, reverse=True)[:MOST_CROSSED]:
+        if most > MUCH_LINE:
+            yield piece == number, most
 
 
 def pieces_of(strokes: Sequence[Stroke], near: float) -> np.ndarray:
@@ -154,25 +210,3 @@ def _dense(stroke: Stroke, step: float) -> Floats:
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(stroke, axis=0).T))])
     at = np.linspace(0, along[-1], int(along[-1] / max(step, 1e-9)) + 2)
     return np.stack([np.interp(at, along, stroke[:, k]) for k in (0, 1)], 1)
-
-
-def crossings(strokes: Sequence[Stroke], near: float) -> int:
-    """Places, more than `near` apart, where lines cross each other or themselves."""
-    begin = np.concatenate([s[:-1] for s in strokes])
-    step = np.concatenate([np.diff(s, axis=0) for s in strokes])
-    if len(begin) < 2:
-        return 0
-    i, j = np.triu_indices(len(begin), 2)
-    # begin[i] + t step[i] = begin[j] + u step[j]
-    cross = step[i, 0] * step[j, 1] - step[i, 1] * step[j, 0]
-    offset = begin[j] - begin[i]
-    safe = np.where(np.abs(cross) < 1e-9, np.inf, cross)
-    t = (offset[:, 0] * step[j, 1] - offset[:, 1] * step[j, 0]) / safe
-    u = (offset[:, 0] * step[i, 1] - offset[:, 1] * step[i, 0]) / safe
-    meet = (t > 0) & (t < 1) & (u > 0) & (u < 1) & np.isfinite(safe)
-    places = begin[i[meet]] + t[meet, None] * step[i[meet]]
-    found: list[Floats] = []
-    for place in places:
-        if all(np.hypot(*(place - other)) > near for other in found):
-            found.append(place)
-    return len(found)

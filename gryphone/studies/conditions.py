@@ -47,7 +47,9 @@ class Row:
     warned: int
     unsure: int  # not warned about, confidence below a half
     silent: int  # wrong, and nothing says so
-    answers: tuple[tuple[str, str, float, tuple[str, ...]], ...] = ()  # id, answer, confidence, said
+    answers: tuple[
+        tuple[str, str, float, tuple[str, ...]], ...
+    ] = ()  # id, answer, confidence, said
 
 
 def pages(samples: Sequence[Sample], condition: str) -> Iterator[Image]:

@@ -107,7 +107,9 @@ def _wobbly(corners: Floats, size: float, generator: np.random.Generator) -> Flo
         bend = np.interp(share[:, 0] * 5, np.arange(6), generator.normal(0, 0.035, 6)) * size
         along = (end - begin) / max(np.hypot(*(end - begin)), 1e-9)
         bend -= np.linspace(bend[0], bend[-1], count)
-        parts.append(begin + share * (end - begin) + bend[:, None] * np.array([-along[1], along[0]]))
+        parts.append(
+            begin + share * (end - begin) + bend[:, None] * np.array([-along[1], along[0]])
+        )
     return np.concatenate(parts)
 
 
@@ -120,9 +122,7 @@ def boxed(page: Image, generator: np.random.Generator) -> Image:
     corners = corners + generator.normal(0, 0.06 * ink.symbol, corners.shape)
     if generator.random() < 0.5:  # in one go, else two or four strokes
         return _draw(page, [_wobbly(corners, ink.symbol, generator)], ink)
-    return _draw(
-        page, [_wobbly(corners[i : i + 2], ink.symbol, generator) for i in range(4)], ink
-    )
+    return _draw(page, [_wobbly(corners[i : i + 2], ink.symbol, generator) for i in range(4)], ink)
 
 
 def underlined(page: Image, generator: np.random.Generator) -> Image:
@@ -161,7 +161,10 @@ def _with_symbol(page: Image, generator: np.random.Generator) -> tuple[Image, Fl
     box = (max(left - edge, 0), max(top - edge, 0), right + edge, bottom + edge)
     gap = generator.uniform(0.35, 0.6) * ink.symbol
     x = ink.right + gap if generator.random() < 0.7 else ink.left - gap - (right - left)
-    x, y = round(min(max(x, 0), page.width - (right - left))), round(ink.middle[1] - (bottom - top) / 2)
+    x, y = (
+        round(min(max(x, 0), page.width - (right - left))),
+        round(ink.middle[1] - (bottom - top) / 2),
+    )
     y = min(max(y, 0), page.height - (bottom - top))
     piece = Image.fromarray((255 * (1 - dark[box[1] : box[3], box[0] : box[2]])).astype(np.uint8))
     cover = Image.new("L", page.size, 255)
@@ -207,7 +210,9 @@ def fingertip(page: Image, generator: np.random.Generator) -> Image:
     reach = generator.uniform(1.0, 2.2) * ink.symbol
     far = (width if sideways else height) if generator.random() < 0.5 else 0
     rows, columns = np.mgrid[:height, :width]
-    across, along = (rows - at, np.abs(columns - far)) if sideways else (columns - at, np.abs(rows - far))
+    across, along = (
+        (rows - at, np.abs(columns - far)) if sideways else (columns - at, np.abs(rows - far))
+    )
     beyond = np.maximum(along - (reach - radius), 0)
     distance = radius - np.hypot(across, beyond)
     cover = 1 / (1 + np.exp(-np.clip(distance / (0.04 * ink.symbol), -30, 30)))
@@ -295,7 +300,9 @@ def table_edge(page: Image, generator: np.random.Generator) -> Image:
     side = int(generator.integers(4))
     reach = generator.uniform(0.05, 0.16, 2)
     rows, columns = np.mgrid[:height, :width]
-    across, along = ((columns / width), (rows / height)) if side % 2 else (rows / height, columns / width)
+    across, along = (
+        ((columns / width), (rows / height)) if side % 2 else (rows / height, columns / width)
+    )
     across = across if side < 2 else 1 - across
     cover = np.clip((reach[0] + (reach[1] - reach[0]) * along - across) * min(page.size), 0, 1)
     level = generator.uniform(50, 150)
