@@ -1,4 +1,4 @@
-"""What is drawn on a page and is no part of its formula: holes, stains, boxes, underlines, scribbles.
+"""What is on a page and is no part of its formula: holes, stains, boxes, underlines, scribbles.
 
 Few rules, on pieces of ink: what a rule takes away it names, and whatever formulas have themselves
 (fraction bars, roots, bars, determinants) must not fit it. Lengths are in usual symbols or pens.
@@ -87,7 +87,8 @@ def _scribbles(parts: Parts, keep: Chosen, width: float) -> Chosen:
     """Pieces with more line in so little room than any symbol, or word, has."""
     sizes = _sizes(parts)
     found: Chosen = keep & (parts.area > SCRIBBLE * width * sizes.max(1))
-    return found & (sizes.min(1) > 5 * width)
+    found &= sizes.min(1) > 5 * width
+    return found
 
 
 def _boxes(parts: Parts, keep: Chosen, width: float) -> Chosen:
@@ -180,7 +181,7 @@ def without_stain(dark: Grey, mask: Mask) -> Grey:
     y, x = np.nonzero(mask & ~near)
     if len(x) < 30:
         return dark
-    # The size of a symbol is not known yet: that of the sure pixels' pieces would do, their pen does.
+    # The size of a symbol is not known yet; it is about ten pens.
     least = RING * 10 * width
     if min(np.ptp(x), np.ptp(y)) < least:
         return dark

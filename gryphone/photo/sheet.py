@@ -1,7 +1,7 @@
 """A sheet on a darker desk: its edges are no ink, and what lies beside it is no paper.
 
-Where no whole sheet is seen, whatever dark comes in from a side of the picture is no paper either: a
-strip of the table, a fingertip, the corner of a book.
+Where no whole sheet is seen, whatever dark comes in from a side of the picture is no paper either:
+a strip of the table, a fingertip, the corner of a book.
 """
 
 from dataclasses import dataclass

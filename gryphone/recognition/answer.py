@@ -102,7 +102,7 @@ def answer_together(
 
 
 def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[Result]:
-    """The answers, with those about doubtful pictures exchanged for surer ones of other readings."""
+    """The answers; those about doubtful pictures exchanged for surer ones of other readings."""
     found = list(results)
     for i, (question, first) in enumerate(zip(questions, results, strict=True)):
         batch, ask = question.batch, question.ask

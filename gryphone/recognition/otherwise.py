@@ -1,9 +1,9 @@
 """Other ways to read a doubtful picture: turned, or without what does not seem to belong to it.
 
-A camera is held sideways, a word or a number stands beside the formula, a symbol is crossed out. None
-of that can be told from the ink alone: a crossed-out zero is an empty set, and a gap may be one of
-the formula's own. So where the first reading is doubtful the others are tried too. A surer one of
-them is the answer where the ink speaks for it, and a hint where it does not; either is said.
+A camera is held sideways, a word or a number stands beside the formula, a symbol is crossed out.
+None of that can be told from the ink alone: a crossed-out zero is an empty set, and a gap may be
+one of the formula's own. So where the first reading is doubtful the others are tried too. A surer
+one of them is the answer where the ink speaks for it, and a hint where it does not; either is said.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SURE = 0.6  # what one without some ink, or upside down, must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
 WORD = 3  # strokes, or more
-# Times its longer side, the length of a symbol's lines: few have more than the first, and with a
-# confidence below DOUBT those may be crossed out; hardly one (of 139 scans, 13) more than the second.
+# Times its longer side, the length of a symbol's lines. A line through it adds to that: those with
+# more than the first may be crossed out; more than the second has a symbol in 13 of 139 scans.
 MUCH_LINE, CROSSED = 2.2, 4.0
 MOST_CROSSED = 3
 NEAR = 0.08  # usual strokes between lines that touch
@@ -81,7 +81,8 @@ def surer(
     `apart` are what the parts that readings leave out say by themselves.
     """
     words = iter(apart)
-    fit, hints = [], []
+    fit: list[tuple[Reading, Result]] = []
+    hints: list[tuple[Reading, Result]] = []
     for reading, result in others:
         word = None if reading.apart is None else next(words)
         strong, least = reading.strong, first.confidence + MORE

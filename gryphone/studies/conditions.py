@@ -2,8 +2,8 @@
 
     python -m gryphone.studies.conditions ../shared/data/crohme/valid-2023.tar.xz --count 100
 
-Each ink is drawn on a page and photographed under each condition (gryphone/synth/conditions.py). The
-table says how many are read right, how many answers come with a warning, how many of the others
+Each ink is drawn on a page and photographed under each condition (gryphone/synth/conditions.py).
+The table says how many are read right, how many answers come with a warning, how many of the others
 have a confidence below a half, and how many are wrong without a word: those are what hurts.
 """
 
@@ -56,8 +56,8 @@ def pages(samples: Sequence[Sample], condition: str) -> Iterator[Image]:
     """Each ink under a condition; the same pages on every run, and for every choice of rows."""
     for number, sample in enumerate(samples):
         generator = np.random.default_rng((number, zlib.crc32(condition.encode())))
-        assert_ink = sample.ink.strokes if sample.ink is not None else ()
-        page = render_page(assert_ink, PAPER, np.random.default_rng(number))
+        strokes = sample.ink.strokes if sample.ink is not None else ()
+        page = render_page(strokes, PAPER, np.random.default_rng(number))
         yield CONDITIONS[condition](page, generator)
 
 
@@ -66,7 +66,7 @@ def read_row(recognizer: Recognizer, samples: Sequence[Sample], condition: str) 
     sources = [s.ink for s in samples] if condition == INK else list(pages(samples, condition))
     found = recognizer.recognize_many(sources, boxes=False, errors="return")
     right = warned = unsure = silent = 0
-    answers = []
+    answers: list[tuple[str, str, float, tuple[str, ...]]] = []
     for sample, result in zip(samples, found, strict=True):
         if isinstance(result, GryphoneError):  # an error is a word
             warned += 1

@@ -7,6 +7,7 @@ so that the boxes of symbols still hold.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -101,7 +102,7 @@ def _draw(page: Image, lines: Sequence[Floats], ink: _Ink) -> Image:
 def _wobbly(corners: Floats, size: float, generator: np.random.Generator) -> Floats:
     """A line by hand from corner to corner, that strays by a little of `size`."""
     parts = []
-    for begin, end in zip(corners[:-1], corners[1:], strict=True):
+    for begin, end in itertools.pairwise(corners):
         count = max(3, int(np.hypot(*(end - begin)) / (size / 4)))
         share = np.linspace(0, 1, count)[:, None]
         bend = np.interp(share[:, 0] * 5, np.arange(6), generator.normal(0, 0.035, 6)) * size
@@ -274,7 +275,7 @@ def _warped(page: Image, corners: Floats, desk: NDArray[np.floating]) -> Image:
 
 def _desk(size: tuple[int, int], level: float, generator: np.random.Generator) -> Floats:
     """Grained wood or plain, (H, W) grey levels."""
-    height, width = size
+    height = size[0]
     grain = np.interp(np.linspace(0, 24, height), np.arange(25), generator.normal(0, 5, 25))
     desk: Floats = level + grain[:, None] + generator.normal(0, 3, size)
     return desk
