@@ -24,7 +24,6 @@ MORE, MUCH_MORE = 0.25, 0.4  # by how much another reading must be surer; upside
 SURE = 0.6  # what one without some ink, or upside down, must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
-WORD = 3  # strokes, or more
 # Times its longer side, the length of a symbol's lines. A line through it adds to that: those with
 # more than the first may be crossed out; more than the second has a symbol in 13 of 139 scans.
 MUCH_LINE, CROSSED = 2.2, 4.0
@@ -65,8 +64,8 @@ def readings(given: Input, first: Result) -> list[Reading]:
             note = TURN.format(90 * quarters)
             found.append(Reading(_turned(given, quarters), everything, note))
     if first.confidence < DOUBT or NUMBER.match(_plain(first)):
-        for out in _beside(given.ink):
-            found += _without(given, out, APART, out.sum() >= WORD)
+        for out, left in _beside(given.ink):
+            found += _without(given, out, APART, left)
     if first.confidence < DOUBT:
         for out, length in _crossed(given.ink):
             found += _without(given, out, OUT, length > CROSSED)
@@ -94,7 +93,7 @@ def surer(
             if _is_joined(word) or _is_joined(result):
                 continue
             if NUMBER.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
-                strong, least = True, min(least, SURE)
+                strong, least = True, min(SURE, first.confidence)
             else:
                 strong = strong and word.confidence < DOUBT
         if result.confidence >= least:
@@ -159,8 +158,8 @@ def _without(given: Input, out: np.ndarray, note: str, strong: bool) -> Iterator
     yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart)
 
 
-def _beside(ink: Ink) -> Iterator[np.ndarray]:
-    """Strokes to the left of the first wide gap, and those to the right of the last."""
+def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
+    """Strokes to the left (True) of the first wide gap, and those to the right of the last."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = max(float(quantile_of((high - low).max(1))), 1e-9)
     first, last = float(low[:, 0].min()), float(high[:, 0].max())
@@ -168,9 +167,9 @@ def _beside(ink: Ink) -> Iterator[np.ndarray]:
     reached = np.maximum.accumulate(high[order, 0])
     wide = np.flatnonzero(low[order][1:, 0] - reached[:-1] > GAP * usual)
     if len(wide) and reached[wide[0]] - first < SMALL * (last - first):
-        yield low[:, 0] <= reached[wide[0]]
+        yield low[:, 0] <= reached[wide[0]], True
     if len(wide) and last - reached[wide[-1]] < SMALL * (last - first):
-        yield low[:, 0] > reached[wide[-1]]
+        yield low[:, 0] > reached[wide[-1]], False
 
 
 def _crossed(ink: Ink) -> Iterator[tuple[np.ndarray, float]]:
