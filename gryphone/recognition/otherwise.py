@@ -28,6 +28,7 @@ SMALL = 0.45  # of the whole width that this may have
 # more than the first may be crossed out; more than the second has a symbol in 13 of 139 scans.
 MUCH_LINE, CROSSED = 2.2, 4.0
 MOST_CROSSED = 3
+UNREAD = 0.4  # confidence below which a part that stands apart is a word and no formula
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
@@ -95,7 +96,7 @@ def surer(
             if NUMBER.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
                 strong, least = True, min(SURE, first.confidence)
             else:
-                strong = strong and word.confidence < DOUBT
+                strong = strong and word.confidence < UNREAD
         if result.confidence >= least:
             (fit if strong else hints).append((reading, result))
     if not fit:
