@@ -20,15 +20,16 @@ from gryphone.recognition.result import Box, Result
 
 DOUBT = 0.7  # confidence below which a picture is read without some of its ink, and
 TURNED = 0.5  # turned
-MORE, MUCH_MORE = 0.25, 0.4  # by how much another reading must be surer; upside down
-SURE = 0.6  # what one without some ink, or upside down, must reach as well
+MORE, MUCH_MORE = 0.25, 0.5  # by how much another reading must be surer; upside down
+SURE, VERY_SURE = 0.6, 0.85  # what one without some ink must reach as well; upside down
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
 # Times its longer side, the length of a symbol's lines. A line through it adds to that: those with
-# more than the first may be crossed out; more than the second has a symbol in 13 of 139 scans.
-MUCH_LINE, CROSSED = 2.2, 4.0
+# more than the first may be crossed out; more than the second has a symbol in 2 of 139 scans.
+MUCH_LINE, CROSSED = 2.2, 4.5
 MOST_CROSSED = 3
-UNREAD = 0.4  # confidence below which a part that stands apart is a word and no formula
+# Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
+UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
@@ -87,16 +88,18 @@ def surer(
         word = None if reading.apart is None else next(words)
         strong, least = reading.strong, first.confidence + MORE
         if reading.note == TURN.format(180):
-            least = max(first.confidence + MUCH_MORE, SURE)
+            least = max(first.confidence + MUCH_MORE, VERY_SURE)
         elif reading.note in HINTS:
             least = max(least, SURE)
-        if word is not None:
+            strong = strong and not _is_joined(result)
+        if word is not None and reading.apart is not None:
             if _is_joined(word) or _is_joined(result):
                 continue
             if NUMBER.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
                 strong, least = True, min(SURE, first.confidence)
             else:
-                strong = strong and word.confidence < UNREAD
+                word_like = len(reading.apart.ink.strokes) >= WORD
+                strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
         if result.confidence >= least:
             (fit if strong else hints).append((reading, result))
     if not fit:
