@@ -32,7 +32,7 @@ NO_INK = (r"\begin", r"\end")
 # drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
 LONG, SMALL, GAPS = 44, 0.6, (5.0, 2.0)
 # Lines of writing: usual strokes of paper between them, then for two and for three lines the fewest
-# strokes and the least width of each. 16 of 2,592 of CROHME's inks look like that.
+# strokes and the least width of each. 16 of 2,592 of CROHME's inks have two.
 LINE_GAP, LINES = 0.8, ((2, 3, 2.5), (3, 2, 1.5))
 FEW = 20  # strokes: drawn small, they are dots and not a long row
 Boxes = tuple[Floats, Floats]  # of some strokes: lowest and highest coordinates (strokes, 2)
