@@ -55,6 +55,10 @@ def pack(
     takes: Annotated[
         int, typer.Option(min=1, help="Pictures of each sample, with seeds one after another.")
     ] = 1,
+    conditions: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of --photograph with boxes, stains, fingertips."),
+    ] = 0.0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that make pictures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -69,6 +73,8 @@ def pack(
 
     if takes > 1 and photograph is None and retake is None:
         raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
+    if conditions and photograph is None:
+        raise DataError("--conditions are those of photographs: add --photograph SEED")
     began = time.perf_counter()
     known = read_boxes(boxes) if boxes else {}
 
@@ -78,7 +84,7 @@ def pack(
             samples = retake_images(samples, known, retake + number, workers)
         samples = trace_images(samples, known)
         if photograph is not None:
-            samples = photograph_inks(samples, photograph + number, workers)
+            samples = photograph_inks(samples, photograph + number, workers, conditions)
         return samples
 
     samples = itertools.chain.from_iterable(map(take, range(takes)))

@@ -29,6 +29,7 @@ from gryphone.photo.binarize import (
     without_dust,
 )
 from gryphone.photo.decode import Grey, Picture, PixelBox, open_picture
+from gryphone.photo.marks import STAIN, without_marks, without_stain
 from gryphone.photo.rules import without_rules
 from gryphone.photo.sheet import Sheet, find_sheet
 
@@ -59,6 +60,7 @@ class Writing:
     scale: float  # pixels of `dark` per pixel of the picture
     width: float  # of the pen, in pixels of `dark`
     symbol: float  # usual size of a symbol, likewise
+    notes: tuple[str, ...] = ()  # what was left out
 
 
 def read_image(source: Source, *, name: str | None = None) -> Ink:
@@ -94,7 +96,8 @@ def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Writing]:
         raise InkError(f"{name}: {error}") from error
     if not strokes:
         raise InkError(f"{name}: no ink found; is the page empty or too faint?")
-    return Ink(strokes, id=Path(name).stem or name, notes=picture.notes), writing
+    notes = (*picture.notes, *writing.notes)
+    return Ink(strokes, id=Path(name).stem or name, notes=notes), writing
 
 
 def _strokes(writing: Writing, care: tuple[float, float]) -> tuple[Stroke, ...]:
@@ -166,10 +169,12 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
     if levels is None:
         raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")
     mask = ink_mask(dark, levels)
-    cleaned = without_rules(dark, mask, levels)
-    if cleaned is not dark:
-        dark, levels = cleaned, ink_levels(cleaned) or levels
-        mask = ink_mask(dark, levels)
+    notes: tuple[str, ...] = ()
+    for stain in (False, True):
+        cleaned = without_stain(dark, mask) if stain else without_rules(dark, mask, levels)
+        if cleaned is not dark:
+            dark, levels, notes = cleaned, ink_levels(cleaned) or levels, (STAIN,) * stain
+            mask = ink_mask(dark, levels)
     width = pen_width(mask)
     parts = parts_of(mask, dark)
     keep = without_dust(parts, width, levels)
@@ -181,11 +186,13 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
         raise InkError(
             f"{picture.name}: no ink found, only specks; is the page empty or too faint?"
         )
+    keep, marks = without_marks(parts, keep, width)
     # What is left is the kept pieces, pixel for pixel: nothing to threshold or label again.
     dark, mask, (left, top) = _kept(dark, parts, keep, width)
     width = pen_width(mask)
     corner = (box[0] + left / scale, box[1] + top / scale)
-    return Writing(dark, levels, corner, scale, width, symbol_size(parts.longer[keep], width))
+    size = symbol_size(parts.longer[keep], width)
+    return Writing(dark, levels, corner, scale, width, size, notes + marks)
 
 
 def _kept(

@@ -1,4 +1,8 @@
-"""A sheet on a darker desk: its edges are no ink, and what lies beside it is no paper."""
+"""A sheet on a darker desk: its edges are no ink, and what lies beside it is no paper.
+
+Where no whole sheet is seen, whatever dark comes in from a side of the picture is no paper either:
+a strip of the table, a fingertip, the corner of a book.
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -20,6 +24,10 @@ LEAST, MOST = 0.05, 0.96  # of the picture that a sheet fills
 SOLID = 0.9  # of its convex hull that a sheet fills, and of the dark that lies outside the hull
 CROSS = ((0, 0), (-1, 0), (0, -1), (0, 1), (1, 0))
 SQUARE = tuple((dy, dx) for dy in range(-2, 3) for dx in range(-2, 3))
+AROUND = tuple((dy, dx) for dy in range(-1, 2) for dx in range(-1, 2))
+DARKER = 0.8  # times the paper: what comes into view from a side
+LINED, LINES = 0.75, 0.02  # times its own level, share of its blocks: a shadow on writing has more
+PAPERS = 0.3  # of the picture that must be paper even so
 BARE = 0.001  # of what lies beside the sheet that may look like ink, where that may be a shadow
 
 
@@ -44,7 +52,7 @@ class Sheet:
 
 
 def find_sheet(picture: Picture) -> Sheet | None:
-    """The sheet, where there is one with an edge and something darker around it."""
+    """The paper, where something darker lies around it or comes in from a side."""
     longest = max(picture.size)
     scale = min(1.0, SIDE / longest)
     grey = picture.grey((0, 0, *picture.size), scale)
@@ -52,6 +60,57 @@ def find_sheet(picture: Picture) -> Sheet | None:
     levels = block_levels(grey, 50, block)  # (rows, columns)
     if levels.std() < 1:
         return None
+    inner = _on_desk(grey, levels, block)
+    if inner is None:
+        inner = _beside_things(grey, levels, block)
+    if inner is None or not inner.any():
+        return None
+    rows, columns, _ = nearest(inner, *(each.ravel() for each in np.indices(inner.shape)))
+    paper = levels[rows, columns].reshape(inner.shape)
+    return Sheet(inner, paper.astype(np.uint8), block / scale)
+
+
+def _beside_things(grey: Bytes, levels: Grey, block: int) -> Mask | None:
+    """The blocks that are paper, where dark things without writing come in from a side."""
+    dark = levels < DARKER * _even_light(levels)
+    at, owner, count = pieces(dark)
+    if not count:
+        return None
+    labels = np.zeros(dark.shape, dtype=np.int64)
+    np.put(labels, at, owner)
+    sides = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
+    # Writing that runs off the page is thinner than two blocks.
+    thick = _shrunk(np.pad(dark, 2, mode="edge"), AROUND)[2:-2, 2:-2]
+    things = np.isin(labels, np.intersect1d(sides[sides > 0], labels[thick]))
+    if not things.any():
+        return None
+    paper = _shrunk(np.pad(~things, 2, constant_values=True), SQUARE)[2:-2, 2:-2]
+    inside = _shrunk(np.pad(things, 1, mode="edge"), CROSS)[1:-1, 1:-1]
+    if not inside.any() or paper.mean() < PAPERS:
+        return None
+    # A shadow on written paper has lines in it that are much darker than itself.
+    faint = block_levels(grey, 5, block) / np.maximum(levels, 1)
+    return paper if (faint[inside] < LINED).mean() < LINES else None
+
+
+def _even_light(levels: Grey) -> Grey:
+    """The paper's own level everywhere: a smooth surface through most of the blocks."""
+    rows, columns = (np.linspace(-1, 1, side) for side in levels.shape)
+    y, x = (v.ravel() for v in np.meshgrid(rows, columns, indexing="ij"))
+    terms = np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], 1)
+    values = levels.ravel().astype(np.float64)
+    fit = np.full_like(values, np.quantile(values, 0.7))
+    for near in (0.3, 0.2, 0.15, 0.12):
+        some = np.abs(values - fit) < near * fit
+        if some.sum() < 0.3 * len(values):
+            break
+        fit = terms @ np.linalg.lstsq(terms[some], values[some], rcond=None)[0]
+    out: Grey = fit.reshape(levels.shape).astype(np.float32)
+    return out
+
+
+def _on_desk(grey: Bytes, levels: Grey, block: int) -> Mask | None:
+    """The blocks of a sheet with an edge and something darker around it."""
     light = levels > _threshold(levels)
     bright, dark = levels[light].mean(), levels[~light].mean()
     between = light.mean() * (1 - light.mean()) * (bright - dark) ** 2
@@ -85,12 +144,7 @@ def find_sheet(picture: Picture) -> Sheet | None:
         (wide[:, -2:], hull[:, -1]),
     ):
         beyond &= side.all()
-    inner = _shrunk(wide, SQUARE)[2:-2, 2:-2]
-    if not inner.any():
-        return None
-    rows, columns, _ = nearest(inner, *(each.ravel() for each in np.indices(inner.shape)))
-    paper = levels[rows, columns].reshape(inner.shape)
-    return Sheet(inner, paper.astype(np.uint8), block / scale)
+    return _shrunk(wide, SQUARE)[2:-2, 2:-2]
 
 
 def _threshold(levels: Grey) -> float:
