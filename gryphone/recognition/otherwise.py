@@ -24,20 +24,21 @@ MORE, MUCH_MORE = 0.25, 0.5  # by how much another reading must be surer; upside
 SURE, VERY_SURE = 0.6, 0.85  # what one without some ink must reach as well; upside down
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
-# Times its longer side, the length of a symbol's lines. A line through it adds to that: those with
-# more than the first may be crossed out; more than the second has a symbol in 2 of 139 scans.
-MUCH_LINE, CROSSED = 2.2, 4.5
+# Times its longer side, the length of a symbol's lines: those with more may be crossed out. A theta
+# is like a crossed-out zero, so that is never more than a hint.
+MUCH_LINE = 2.2
 MOST_CROSSED = 3
 # Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
+AFTER = re.compile(r"\([0-9]{1,3}\)")  # behind an equation; `(x)` is an argument
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
 JOINTS = {"=", "<", ">", "+", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow", ","}
 
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out"
-OUT = "what seems to be crossed out was left out"
+OUT = "crossed out"
 HINTS = {
     APART: "a part that stands apart may be no formula; without it this is {}",
     OUT: "something may be crossed out; without it this is {}",
@@ -69,8 +70,8 @@ def readings(given: Input, first: Result) -> list[Reading]:
         for out, left in _beside(given.ink):
             found += _without(given, out, APART, left)
     if first.confidence < DOUBT:
-        for out, length in _crossed(given.ink):
-            found += _without(given, out, OUT, length > CROSSED)
+        for out in _crossed(given.ink):
+            found += _without(given, out, OUT, strong=False)
     return found
 
 
@@ -91,11 +92,12 @@ def surer(
             least = max(first.confidence + MUCH_MORE, VERY_SURE)
         elif reading.note in HINTS:
             least = max(least, SURE)
-            strong = strong and not _is_joined(result)
+            strong = strong and first.confidence < TURNED and not _is_joined(result)
         if word is not None and reading.apart is not None:
             if _is_joined(word) or _is_joined(result):
                 continue
-            if NUMBER.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
+            number = NUMBER if reading.strong else AFTER  # on the left, or on the right
+            if number.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
                 strong, least = True, min(SURE, first.confidence)
             else:
                 word_like = len(reading.apart.ink.strokes) >= WORD
@@ -176,8 +178,8 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
         yield low[:, 0] > reached[wide[-1]], False
 
 
-def _crossed(ink: Ink) -> Iterator[tuple[np.ndarray, float]]:
-    """The pieces of ink with most line in their room, and how much, in their longer sides."""
+def _crossed(ink: Ink) -> Iterator[np.ndarray]:
+    """The pieces of ink with most line in their room."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = max(float(quantile_of((high - low).max(1))), 1e-9)
     piece = pieces_of(ink.strokes, NEAR * usual)
@@ -190,7 +192,7 @@ def _crossed(ink: Ink) -> Iterator[tuple[np.ndarray, float]]:
             dense.append((float(length[own].sum() / size.max()), int(number)))
     for most, number in sorted(dense, reverse=True)[:MOST_CROSSED]:
         if most > MUCH_LINE:
-            yield piece == number, most
+            yield piece == number
 
 
 def pieces_of(strokes: Sequence[Stroke], near: float) -> np.ndarray:
