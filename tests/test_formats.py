@@ -150,7 +150,7 @@ def files_entered(work: Callable[[], object]) -> set[str]:
 
 def test_reading_passes_few_files() -> None:
     ink, picture = EXAMPLES / "ink" / "03-half.inkml", EXAMPLES / "photo" / "11-fraction.jpg"
-    pages = ("image", "decode", "binarize", "rules", "sheet", "skeleton", "trace")
+    pages = ("image", "decode", "binarize", "marks", "rules", "sheet", "skeleton", "trace")
     assert files_entered(lambda: read_input(ink)) == {"reading/inputs", "reading/inkml", "ink"}
     assert files_entered(lambda: read_input(picture)) == {
         *("reading/inputs", "ink"),
