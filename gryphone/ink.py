@@ -176,6 +176,19 @@ def typical_stroke(strokes: Sequence[Stroke]) -> float:
     return float(quantile_of((high - low).max(1)))
 
 
+def usual_size(low: Floats, high: Floats) -> float:
+    """The same of strokes' lowest and highest coordinates; never 0, so that it can be a unit."""
+    return max(float(quantile_of((high - low).max(1))), 1e-9)
+
+
+def in_order(start: Floats, end: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Along one axis: the order of some strokes, how far they reach so far, and the room (n - 1,)
+    between that and the next one's start."""
+    order = np.argsort(start)
+    reached = np.maximum.accumulate(end[order])
+    return order, reached, start[order][1:] - reached[:-1]
+
+
 def quantile_of(sizes: NDArray[Any]) -> Any:
     """Of some strokes' sizes, the one that stands for the size of a symbol."""
     return np.sort(sizes)[len(sizes) * QUANTILE[0] // QUANTILE[1]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gryphone.config import ModelConfig
 from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
-from gryphone.ink import Floats, Ink, quantile_of, stroke_boxes
+from gryphone.ink import Floats, Ink, in_order, stroke_boxes, usual_size
 from gryphone.latex.validity import is_valid
 from gryphone.recognition.confidence import (
     calibrated,
@@ -279,21 +279,16 @@ def _is_too_much(config: ModelConfig, boxes: Boxes, drawn: Boxes, symbols: int) 
 
 def _gaps(low: Floats, high: Floats) -> list[float]:
     """The widest empty band across and down, in strokes of the usual size."""
-    usual = max(float(quantile_of((high - low).max(1))), 1e-9)
-    gaps = []
-    for start, end in zip(low.T, high.T, strict=True):
-        order = np.argsort(start)
-        reached = np.maximum.accumulate(end[order])
-        gaps.append(float((start[order][1:] - reached[:-1]).max(initial=0.0)) / usual)
-    return gaps
+    usual = usual_size(low, high)
+    rooms = (in_order(start, end)[2] for start, end in zip(low.T, high.T, strict=True))
+    return [float(room.max(initial=0.0)) / usual for room in rooms]
 
 
 def _has_lines(low: Floats, high: Floats) -> bool:
     """Whether the strokes lie in lines, with paper between them."""
-    usual = max(float(quantile_of((high - low).max(1))), 1e-9)
-    order = np.argsort(low[:, 1])
-    reached = np.maximum.accumulate(high[order, 1])
-    cuts = np.flatnonzero(low[order][1:, 1] - reached[:-1] > LINE_GAP * usual) + 1
+    usual = usual_size(low, high)
+    order, _, room = in_order(low[:, 1], high[:, 1])
+    cuts = np.flatnonzero(room > LINE_GAP * usual) + 1
     lines = [
         (len(some), float(high[some, 0].max() - low[some, 0].min()) / usual)
         for some in np.split(order, cuts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gryphone.ink import Floats, Ink, Stroke, quantile_of, stroke_boxes
+from gryphone.ink import Floats, Ink, Stroke, in_order, stroke_boxes, usual_size
 from gryphone.reading.inputs import Input
 from gryphone.recognition.result import Box, Result
 
@@ -167,11 +167,10 @@ def _without(given: Input, out: np.ndarray, note: str, strong: bool) -> Iterator
 def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
     """Strokes to the left (True) of the first wide gap, and those to the right of the last."""
     low, high = stroke_boxes([ink.strokes])[0]
-    usual = max(float(quantile_of((high - low).max(1))), 1e-9)
+    usual = usual_size(low, high)
     first, last = float(low[:, 0].min()), float(high[:, 0].max())
-    order = np.argsort(low[:, 0])
-    reached = np.maximum.accumulate(high[order, 0])
-    wide = np.flatnonzero(low[order][1:, 0] - reached[:-1] > GAP * usual)
+    _, reached, room = in_order(low[:, 0], high[:, 0])
+    wide = np.flatnonzero(room > GAP * usual)
     if len(wide) and reached[wide[0]] - first < SMALL * (last - first):
         yield low[:, 0] <= reached[wide[0]], True
     if len(wide) and last - reached[wide[-1]] < SMALL * (last - first):
@@ -181,7 +180,7 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
 def _crossed(ink: Ink) -> Iterator[np.ndarray]:
     """The pieces of ink with most line in their room."""
     low, high = stroke_boxes([ink.strokes])[0]
-    usual = max(float(quantile_of((high - low).max(1))), 1e-9)
+    usual = usual_size(low, high)
     piece = pieces_of(ink.strokes, NEAR * usual)
     length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in ink.strokes])
     dense = []

@@ -111,7 +111,8 @@ class Recognizer(Network):
         if len(parts) <= 1 or (self.workers is None and self.backend.at_once == 1):
             return [result for part in parts for result in some(part)]
         if self.workers is not None and ask.on_step is None:
-            return self.workers.recognize([_portable(part, keep) for part in parts], ask, keep)
+            parts = [[_portable(source, keep) for source in part] for part in parts]
+            return self.workers.recognize(parts, ask, keep)
         # While one part waits for the device, another is read or put together.
         with ThreadPoolExecutor(self.backend.at_once) as threads:
             return [result for found in threads.map(some, parts) for result in found]
@@ -167,15 +168,10 @@ def _copy(path: Path, device: str, backend: str | None, threads: int) -> Recogni
     return load(path, device, backend=backend, threads=threads)
 
 
-def _portable(sources: Sequence[Any], keep: bool) -> list[Any]:
+def _portable(source: Any, keep: bool) -> Any:
     """The same for another process, which has neither this one's open files nor its stdin."""
-    return [
-        found
-        for source in sources
-        for found in (
-            _read([source], keep) if hasattr(source, "read") or str(source) == STDIN else [source]
-        )
-    ]
+    ours = hasattr(source, "read") or (isinstance(source, str | Path) and str(source) == STDIN)
+    return _read([source], keep)[0] if ours else source
 
 
 def _read(sources: Sequence[Any], keep: bool) -> list[Input | GryphoneError]:

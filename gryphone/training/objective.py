@@ -126,9 +126,8 @@ def training_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Draw, mask, predict, compare: the loss of one micro-batch and its parts."""
     with aside(generator.device):
-        task = make_task(config, batch, sizes, generator)
-    task = handed_on(task)
-    logits, patch_logits = model(task.patches, task.masked, task.index, task.own)
+        made = make_task(config, batch, sizes, generator)
+    task, logits, patch_logits = predicted(model, made)
     if config.rmml:
         first, second = task.copies
         pair = [x[first] for x in logits], [x[second] for x in logits]
@@ -147,11 +146,16 @@ def forced_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The same by teacher forcing: every token, and the PAD behind the last, from those before."""
     with aside(generator.device):
-        task = forced_task(config, batch, sizes, generator)
-    task = handed_on(task)
-    logits, patch_logits = model(task.patches, task.masked, task.index, task.own)
+        made = forced_task(config, batch, sizes, generator)
+    task, logits, patch_logits = predicted(model, made)
     loss = cross_entropy(logits, task.truth).mean()
     return with_patches(loss, patch_logits, task.glyphs, config.aux_weight)
+
+
+def predicted(model: nn.Module, made: Task) -> tuple[Task, list[Tensor], list[Tensor]]:
+    """A task that was made aside, and what the network says of its tokens and patches."""
+    task = handed_on(made)
+    return task, *model(task.patches, task.masked, task.index, task.own)
 
 
 def with_patches(
