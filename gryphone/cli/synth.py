@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gryphone.ink import Ink
+    from gryphone.synth.glyphs import GlyphBank
 
 FORMATS = {"inkml": "inkml", "png": "png", "photo": "jpg"}  # and how their files end
 PackedFolder = Annotated[
@@ -46,6 +48,7 @@ def register(app: typer.Typer) -> None:
     synth.command()(realism)
     synth.command()(photos)
     synth.command()(fonts)
+    synth.command()(letters)
     app.add_typer(synth, name="synth")
 
 
@@ -265,15 +268,32 @@ def fonts(
     out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
 ) -> None:
     """Add the hands of handwriting fonts to a glyph bank (`make fonts` fetches some)."""
-    from collections import Counter
-
     from gryphone.synth.fonts import with_fonts
     from gryphone.synth.glyphs import load_bank
 
     old, dropped = load_bank(bank), Counter[str]()
     new = with_fonts(old, folder, dropped)
+    _save_more(new, old, out, "fonts", dropped)
+
+
+def letters(
+    bank: Annotated[Path, typer.Argument(help="A glyph bank (.npz).")],
+    folder: Annotated[Path, typer.Argument(help="Folder of letters by known writers (.jsonl.xz).")],
+    out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
+) -> None:
+    """Add the hands of people who wrote single letters, all but a tenth of them, to a glyph bank."""
+    from gryphone.synth.glyph_sources import with_letters
+    from gryphone.synth.glyphs import load_bank
+
+    old, dropped = load_bank(bank), Counter[str]()
+    _save_more(with_letters(old, folder, dropped), old, out, "people", dropped)
+
+
+def _save_more(
+    new: GlyphBank, old: GlyphBank, out: Path, whose: str, dropped: Counter[str]
+) -> None:
     new.save(out)
     hands = int(new.writers.max() - old.writers.max())
-    typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} fonts beside {len(old):,}")
+    typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} {whose} beside {len(old):,}")
     for reason, number in dropped.most_common():
         typer.echo(f"dropped: {number:,} {reason}", err=True)
