@@ -281,7 +281,7 @@ def letters(
     folder: Annotated[Path, typer.Argument(help="Folder of letters by known writers (.jsonl.xz).")],
     out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
 ) -> None:
-    """Add the hands of people who wrote single letters, all but a tenth of them, to a glyph bank."""
+    """Add the hands of people who wrote single letters, but for a tenth of them, to a bank."""
     from gryphone.synth.glyph_sources import with_letters
     from gryphone.synth.glyphs import load_bank
 

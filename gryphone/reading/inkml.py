@@ -233,8 +233,10 @@ def _number(text: str) -> float:
 def _glyphs(
     root: Element, index: dict[str, int], known: set[str | None]
 ) -> tuple[tuple[Glyph, ...], tuple[str, ...]]:
-    """The innermost trace groups that have a label, CROHME's symbol segmentation, and notes on those
-    that name a trace which is not there: they are left out, the ink is not."""
+    """The innermost trace groups that have a label: CROHME's symbol segmentation.
+
+    Notes name the groups that refer to a trace which is not there; they are left out.
+    """
     glyphs: list[Glyph] = []
     notes: list[str] = []
     for group in (e for e in root.iter() if _local(e) == "traceGroup"):
@@ -245,10 +247,9 @@ def _glyphs(
         references = [view.get("traceDataRef", "").lstrip("#") for view in views]
         lost = [r for r in references if r not in index and r not in known]
         if lost:
-            group_name = f"{_id(group)!r} ({label.strip()[:40]})"
             notes.append(
-                f"{BROKEN_GROUP} {group_name} refers to trace {lost[0][:40]!r}, which is not in the "
-                "file; it is left out"
+                f"{BROKEN_GROUP} {_id(group)!r} ({label.strip()[:40]}) refers to trace "
+                f"{lost[0][:40]!r}, which is not in the file; it is left out"
             )
             continue
         strokes = tuple(dict.fromkeys(index[r] for r in references if r in index))

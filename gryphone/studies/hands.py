@@ -65,8 +65,8 @@ def known_hands(bank: GlyphBank, fewest: int) -> GlyphBank:
 
 
 def new_hands(bank: GlyphBank, fonts: Path | None, letters: Path | None) -> GlyphBank:
-    """The bank with the names of a folder's fonts, or of the letters' held-out writers, only; nobody
-    in training had their hands.
+    """The bank with no names but those of a folder's fonts, or of the letters' held-out writers:
+    nobody in training had their hands.
     """
     nameless = _renamed(bank, np.full(len(bank), ANY_WRITER))
     if fonts is not None:

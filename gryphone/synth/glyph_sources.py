@@ -1,4 +1,4 @@
-"""Where the bank's glyphs come from: inks, Detexify's drawings, letters, and look-alikes of them."""
+"""Where the bank's glyphs come from: inks, Detexify's drawings, letters, and look-alikes."""
 
 import hashlib
 import json
@@ -104,8 +104,8 @@ def with_letters(
 def from_letters(
     folder: Path, dropped: Counter[str], *, held_out: bool = False
 ) -> Iterator[GlyphSample]:
-    """Isolated characters of a folder's .jsonl.xz files, with the sizes that letters and digits have
-    in their writer's hand; `dropped` counts what is not used.
+    """Isolated characters of a folder's .jsonl.xz files; letters and digits with the size that
+    their writer gives them. `dropped` counts what is not used.
     """
     paths = sorted(folder.glob("*.jsonl.xz"))
     if not paths:
