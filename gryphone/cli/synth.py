@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gryphone.ink import Ink
+    from gryphone.synth.build import BuildReport
     from gryphone.synth.glyphs import GlyphBank
 
 FORMATS = {"inkml": "inkml", "png": "png", "photo": "jpg"}  # and how their files end
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
     )
     synth.command()(write)
     synth.command()(build)
+    synth.command()(grammar)
     synth.command()(preview)
     synth.command()(realism)
     synth.command()(photos)
@@ -144,6 +146,27 @@ def build(
     except KeyboardInterrupt:
         say(f"gryphone: stopped; {packed} is as it was")
         raise typer.Exit(130) from None
+    _print_report(report, as_json)
+
+
+def grammar(
+    packed: Annotated[Path, typer.Argument(help="Folder that `synth build` has filled.")],
+    out: Annotated[Path, typer.Option(help="The layouts to write (.npz).")],
+    count: Annotated[int, typer.Option(min=1, help="Formulas.")] = 30_000,
+    plain: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of formulas that no context foretells (\\cos 0)."),
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Typeset further formulas of the grammar. Needs TeX, and a minute."""
+    need("torch", "synth")
+    from gryphone.synth.build import build_grammar
+
+    _print_report(build_grammar(packed, out, count=count, plain=plain), as_json)
+
+
+def _print_report(report: BuildReport, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"kept": report.kept, "dropped": dict(report.dropped)}))
         return

@@ -41,7 +41,7 @@ class GlyphBank:
     offsets: NDArray[np.int32]  # (G + 1,) into points
     labels: NDArray[np.int16]  # (G,) class index, ascending
     writers: NDArray[np.int16]  # (G,) writer index, ascending within a class; -1 unknown
-    # (G, 2) top and bottom against the line, y down; the writer's capitals are 1 high. 0, 0: unknown
+    # (G, 2) top and bottom against the line, y down; capitals are 1 high. 0, 0: unknown
     stands: NDArray[np.float16]
 
     def __len__(self) -> int:
