@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import signal
 from collections import Counter
@@ -33,7 +34,7 @@ from gryphone.synth.layouts import Layout, Slot, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
 from gryphone.synth.paper import Paper, random_paper, random_scan, render_page
 from gryphone.synth.style import Style
-from gryphone.synth.symbols import TWINS, Fit, words
+from gryphone.synth.symbols import DIGITS, GREEK, LOWER, TWINS, Fit, words
 from gryphone.synth.texlayout import matched_brackets
 from gryphone.synth.write import Pen, write
 from gryphone.tokens import build_tokenizer, sat_split
@@ -65,6 +66,23 @@ def test_grammar_collects_rows_by_role() -> None:
     assert rows["term"][:3] == [r"\frac { x } { 2 }", "y", "1"]
 
 
+def test_grammar_writes_what_no_context_foretells() -> None:
+    letters = {*DIGITS, *LOWER, *GREEK}
+    symbols = SYMBOLS | letters | {"\\cos", "\\sin", "\\div", "[", "]"}
+    made = []
+    for share in (0.0, 1.0):
+        grammar = FormulaGrammar.fit(LABELS, symbols, Widening(plain=share, join=0.0, spiced=0.0))
+        made.append([" ".join(tokens) for tokens in islice(grammar.formulas(seed=0), 2000)])
+    assert not any(text.startswith(("\\cos", "\\sin")) or "\\div" in text for text in made[0])
+    for tokens in made[1]:
+        check(tokens.split())
+    behind = {text.split()[1] for text in made[1] if text.startswith("\\cos")}
+    assert {"0", "9", "\\theta"} < behind and len(behind & set(LOWER)) > 20
+    forms = (r"\w \^ { \w \w }", r"\\sqrt { \w }", r"\\sqrt \[ \w \] { \w }", r"\w \\div \w")
+    for form in forms:
+        assert sum(bool(re.fullmatch(form, text)) for text in made[1]) > 20, form
+
+
 def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
     symbols = SYMBOLS | {"(", ")", "[", "]", "|"}
     grammar = FormulaGrammar.fit(LABELS, symbols, Widening(matrix=0.1, longest=20))
@@ -73,7 +91,7 @@ def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
     for tokens in made:
         check(tokens)
         pairs = sat_split(tokens)
-        assert 3 <= len(pairs) <= 20 and all(s in symbols for s, _ in pairs)
+        assert 2 <= len(pairs) <= 20 and all(s in symbols for s, _ in pairs)
     seen = Counter(token for tokens in made for token in tokens)
     assert len({tuple(t) for t in made}) > 100
     assert min(seen[s] for s in ("z", "\\leq", "\\hat", "\\begin{matrix}", "[")) >= 3

@@ -212,7 +212,8 @@ class _Writer:
         frequent overrules the ink (`\\cos 0` is no `\\cos \\theta`).
         """
         known = self.grammar.symbols
-        function = self.draw.choice([n for n in FUNCTIONS if n in known] or [self.any().text])
+        functions = FUNCTIONS[:9] if self.chance(0.7) else FUNCTIONS  # the common ones come first
+        function = self.draw.choice([n for n in functions if n in known] or [self.any().text])
         power = Scripts(
             self.any(), None, Row(tuple(self.any() for _ in range(2 + self.chance(0.3))))
         )
