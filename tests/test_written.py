@@ -52,7 +52,7 @@ def test_ink_overrules_where_it_is_sure_of_another_letter(recognizer: Recognizer
     plus = vocabulary.id("+")
     result = answer(recognizer, a + a + a + "+")
     x, y = vocabulary.id(a), vocabulary.id(b)
-    odds = [{y: 0.95, x: 0.01}, {y: 0.6, x: 0.01}, {PAD_ID: 0.9, plus: 0.09, x: 0.001}]
+    odds = [{y: 0.95, x: 0.01}, {y: 0.6, plus: 0.39, x: 0.01}, {PAD_ID: 0.9, plus: 0.09, x: 0.001}]
     oracle = Oracle(odds, len(vocabulary))
     network = Network(recognizer.checkpoint, oracle)  # type: ignore[arg-type]
     symbols, ids = written(network, Ink(STROKES), result)

@@ -23,50 +23,10 @@ from gryphone.tokens import MASK_ID, PAD_ID
 # The ink overrules the answer where it is for another letter with this probability at least, and
 # for the answer's with that at most (docs/recognition.md has what other limits bring).
 SURE, WEAK = 0.8, 0.03
-GREEK = frozenset(
-    [
-        r"\alpha",
-        r"\beta",
-        r"\gamma",
-        r"\delta",
-        r"\epsilon",
-        r"\varepsilon",
-        r"\zeta",
-        r"\eta",
-        r"\theta",
-        r"\vartheta",
-        r"\iota",
-        r"\kappa",
-        r"\lambda",
-        r"\mu",
-        r"\nu",
-        r"\xi",
-        r"\pi",
-        r"\varpi",
-        r"\rho",
-        r"\varrho",
-        r"\sigma",
-        r"\varsigma",
-        r"\tau",
-        r"\upsilon",
-        r"\phi",
-        r"\varphi",
-        r"\chi",
-        r"\psi",
-        r"\omega",
-        r"\Gamma",
-        r"\Delta",
-        r"\Theta",
-        r"\Lambda",
-        r"\Xi",
-        r"\Pi",
-        r"\Sigma",
-        r"\Upsilon",
-        r"\Phi",
-        r"\Psi",
-        r"\Omega",
-    ]
-)
+_GREEK = r"""\alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \vartheta \iota \kappa
+    \lambda \mu \nu \xi \pi \varpi \rho \varrho \sigma \varsigma \tau \upsilon \phi \varphi \chi
+    \psi \omega \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Upsilon \Phi \Psi \Omega"""
+GREEK = frozenset(_GREEK.split())
 
 
 def written(network: Network, ink: Ink, result: Result) -> tuple[tuple[Symbol, ...], np.ndarray]:
