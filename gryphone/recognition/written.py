@@ -23,7 +23,8 @@ from gryphone.tokens import MASK_ID, PAD_ID
 # The ink overrules the answer where it is for another letter with this probability at least, and
 # for the answer's with that at most (docs/recognition.md has what other limits bring).
 SURE, WEAK = 0.8, 0.03
-_GREEK = r"""\alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \vartheta \iota \kappa
+_GREEK = r"""
+    \alpha \beta \gamma \delta \epsilon \varepsilon \zeta \eta \theta \vartheta \iota \kappa
     \lambda \mu \nu \xi \pi \varpi \rho \varrho \sigma \varsigma \tau \upsilon \phi \varphi \chi
     \psi \omega \Gamma \Delta \Theta \Lambda \Xi \Pi \Sigma \Upsilon \Phi \Psi \Omega"""
 GREEK = frozenset(_GREEK.split())

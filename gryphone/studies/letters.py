@@ -101,15 +101,18 @@ def score(answers: Sequence[Answer]) -> dict[str, float]:
     """Shares in percent: all right, right but for case, and of those the right case."""
     if not answers:
         raise DataError("there are no answers to score")
-    exact = sum("".join(a.prediction.split()) == "".join(a.truth.split()) for a in answers)
-    alike = sum(
-        "".join(a.prediction.split()).lower() == "".join(a.truth.split()).lower() for a in answers
-    )
+    pairs = [(_bare(a.truth), _bare(a.prediction)) for a in answers]
+    exact = sum(truth == read for truth, read in pairs)
+    alike = sum(truth.lower() == read.lower() for truth, read in pairs)
     return {
         "right": 100 * exact / len(answers),
         "right but for case": 100 * alike / len(answers),
         "right case, of those": 100 * exact / max(alike, 1),
     }
+
+
+def _bare(text: str | None) -> str:
+    return "".join((text or "").split())
 
 
 def main(arguments: list[str] | None = None) -> None:
