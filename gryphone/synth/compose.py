@@ -100,7 +100,7 @@ class Composer:
             rank_of[ids] = np.arange(len(members), len(members) + len(ids))
             members += ids
             share = natural[ids] / max(natural[ids].sum(), 1.0)
-            mix = self.style.uniform_share
+            mix = self.style.uniform_share if share.any() else 1.0
             weights = (1 - mix) * share + mix / len(ids)
             steps.append(number + np.cumsum(weights) / weights.sum())
         self.kind_of = self._tensor(kind_of)

@@ -60,7 +60,7 @@ def from_inks(samples: Iterable[Sample | Unreadable]) -> Iterator[GlyphSample]:
         ink = sample.ink
         for glyph in ink.glyphs:
             strokes = tuple(ink.strokes[i] for i in glyph.strokes)
-            if strokes:
+            if strokes and not (glyph.label == "\\div" and len(strokes) == 1):  # two wrote a slash
                 writer = ink.writer or _session(sample.id)
                 yield GlyphSample(SPELLINGS.get(glyph.label, glyph.label), strokes, writer)
 

@@ -186,9 +186,14 @@ class Hand:
         height = torch.where(self.natural, (bottom - top) * size, b)
         em = torch.where(self.natural, size, 1.0)
         # A root's hook ends where its content begins: at the next slot, unless that is an index.
-        following = torch.cat([x[1:], x[-1:]]) - x
+        after = torch.arange(1, len(x) + 1, device=x.device).clamp_max(len(x) - 1)
+        following = x[after] - x
         reach = b.clamp_max(1.0)
-        hook = torch.where(following < 0.25 * reach, 0.7 * reach, following)
+        sunk = s.geometry[after, 1] - s.geometry[:, 1]
+        # An index is small and high; a narrow one stands as far right as some contents do.
+        index = self.natural[after] & (a[after] < 0.75) & (sunk < 0.6 * b)
+        index |= following < 0.25 * reach
+        hook = torch.where(index, 0.7 * reach, following)
         hook = torch.minimum(hook, 0.85 * reach)
         return _Boxes(
             left=x,
