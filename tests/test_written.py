@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from inkmaker import power
 
+from gryphone.errors import ConfigError
 from gryphone.ink import Ink
 from gryphone.recognition.encoding import Network
 from gryphone.recognition.recognizer import Recognizer
@@ -77,3 +78,5 @@ def test_only_who_asks_gets_it(recognizer: Recognizer) -> None:
     for symbol in asked.symbols:
         assert (symbol.written is not None) == (is_letter(symbol.symbol) and bool(symbol.strokes))
     assert "as written: " in asked.to_text()
+    with pytest.raises(ConfigError, match="leave boxes on"):
+        recognizer.recognize(power(), as_written=True, boxes=False)

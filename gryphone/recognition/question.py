@@ -140,6 +140,8 @@ class Ask:
             raise ConfigError("plain decoding takes a number of steps: give steps, and no deadline")
         if self.hint is not None and (self.remask or self.given is not None):
             raise ConfigError("a hint and remask cannot be combined; give one of them")
+        if self.as_written and not self.boxes:
+            raise ConfigError("as_written needs to know where the symbols sit; leave boxes on")
         if self.allowed is not None and not isinstance(self.allowed, str):
             object.__setattr__(self, "allowed", tuple(self.allowed))
 
