@@ -15,7 +15,7 @@ from gryphone.cli import make_app
 from gryphone.data.packed import read_packed
 from gryphone.errors import DataError
 from gryphone.scoring.metrics import Sample
-from gryphone.studies import letters
+from gryphone.studies import hands, letters
 from gryphone.synth.compose import Composer
 from gryphone.synth.glyph_sources import MOST_LETTERS, from_letters, is_held_out, with_letters
 from gryphone.synth.glyphs import GlyphSample, load_bank, near_writers, pack_glyphs
@@ -93,6 +93,15 @@ def test_letters_join_a_bank_on_the_command_line(tmp_path: Path) -> None:
     bank = load_bank(out)
     assert bank.writers.tolist() == [0, 1]
     assert bank.stands.tolist() == [[0.0, 0.0], [-0.5, 0.0]]
+
+
+def test_new_hands_are_those_of_held_out_writers_alone(tmp_path: Path) -> None:
+    line = (np.array([[0.0, 0.0], [1.0, 2.0]]),)
+    bank = pack_glyphs([GlyphSample("x", line, "ann"), GlyphSample("y", line, "bob")])
+    folder(tmp_path, [row("x", IN), row("x", OUT)])
+    new = hands.new_hands(bank, None, tmp_path)
+    assert new.writers.tolist() == [-1, 0, -1]  # ann's x, the held-out one, bob's y
+    assert new.stands[1].tolist() == [-1.0, 0.0]
 
 
 def test_letters_are_written_at_their_own_size_on_the_line(tmp_path: Path) -> None:
