@@ -18,26 +18,28 @@ from typer.testing import CliRunner
 
 from gryphone.cli import synth
 from gryphone.data.packed import Packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, DataError
+from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
 from gryphone.latex.validity import check
 from gryphone.raster import InkBatch
 from gryphone.reading.inkml import read_inkml
 from gryphone.studies.realism import features_of, patch_features, train_classifier, write_again
-from gryphone.synth.build import counted
+from gryphone.synth.build import counted, save_tokenizer
 from gryphone.synth.compose import Composer
 from gryphone.synth.formula_grammar import FormulaGrammar, Widening, tree_tokens
 from gryphone.synth.formulas import as_written
 from gryphone.synth.glyphs import GlyphSample, pack_glyphs
-from gryphone.synth.layouts import Layout, Slot, pack_layouts
+from gryphone.synth.layouts import Layout, Slot, load_layouts, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
 from gryphone.synth.paper import Paper, random_paper, random_scan, render_page
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import DIGITS, GREEK, LOWER, TWINS, Fit, words
 from gryphone.synth.texlayout import matched_brackets
 from gryphone.synth.write import Pen, write
-from gryphone.tokens import build_tokenizer, sat_split
+from gryphone.tokens import build_tokenizer, sat_join, sat_split
 
 needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not installed")
 BOX = (0.0, -0.5, 0.5, 0.0)
@@ -275,6 +277,30 @@ def app() -> typer.Typer:
     program.callback()(lambda: None)
     synth.register(program)
     return program
+
+
+@needs_tex
+def test_more_layouts_of_the_grammar_for_a_packed_folder(tmp_path: Path) -> None:
+    bank = pack_glyphs([GlyphSample(name, (ZIGZAG,), "ann") for name in CLASSES * 10])
+    bank.save(tmp_path / "glyphs.npz")
+    layout = Layout((("x", ""),), (Slot("x", 0, Fit.NATURAL, 0, 0.0, 0.0, 1.0, 0.0),))
+    boxes = dict.fromkeys(bank.classes, BOX)
+    pack_layouts([layout], boxes, origin="real").save(tmp_path / "layouts-real.npz")
+    label = words(r"x ^ { 2 } + y = \sqrt { 1 } - \sqrt [ x ] { y }")
+    save_tokenizer(
+        build_tokenizer("sat", [label, words("x ^ { y 1 }")]), tmp_path / "tokenizer.json"
+    )
+    sample = Sample("1", "train", " ".join(label), ink=Ink((ZIGZAG,)))
+    write_packed([sample], tmp_path / "train.parquet")
+    out = tmp_path / "plain.npz"
+    call = ["synth", "grammar", str(tmp_path), "--out", str(out), "--count", "30", "--json"]
+    result = CliRunner().invoke(app(), call)
+    assert result.exit_code == 0, result.output
+    made = load_layouts(out)
+    assert json.loads(result.stdout)["kept"] == {"layouts of the grammar": len(made)}
+    labels = {" ".join(sat_join(made.pairs(i))) for i in range(len(made))}
+    assert any("^" in text for text in labels) and any("\\sqrt" in text for text in labels)
+    assert made.classes == bank.classes and made.origin == "tex"
 
 
 @needs_tex
