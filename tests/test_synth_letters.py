@@ -162,10 +162,10 @@ def test_validation_sets_are_of_held_out_writers(tmp_path: Path) -> None:
 
 
 def test_scores_with_and_without_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pairs = (("x Y", "xY"), ("a b", "aB"), ("c d", "e d"), ("u v", "u v"))
+    pairs = (("x Y", "xY"), ("a b", "aB"), ("c d", "e d"), ("u v", "u_{V}"))
     answers = [Sample(str(i), truth, read) for i, (truth, read) in enumerate(pairs)]
-    assert letters.score(answers) == {
-        "right": 50.0,
-        "right but for case": 75.0,
-        "right case, of those": pytest.approx(200 / 3),
-    }
+    expected = {"right": 25.0, "right but for case": 50.0, "the right letters": 75.0}
+    assert letters.score(answers) == {**expected, "the right case, of those": 100 / 3}
+    (tmp_path / "a.tsv").write_text("".join(f"{i}\t{a}\t{b}\n" for i, (a, b) in enumerate(pairs)))
+    letters.main(["score", str(tmp_path / "a.tsv")])
+    assert " 75.0 % the right letters" in capsys.readouterr().out

@@ -12,6 +12,7 @@ out. Each has an equal share. Two letters stand on one line at their writer's ow
 from __future__ import annotations
 
 import argparse
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -98,16 +99,23 @@ def _sample(name: str, glyphs: Sequence[GlyphSample], draw: np.random.Generator)
 
 
 def score(answers: Sequence[Answer]) -> dict[str, float]:
-    """Shares in percent: all right, right but for case, and of those the right case."""
+    """Shares in percent: right, right but for case, the right letters whatever their case and
+    place (`x_{y}` for `x y`), and of those the right case.
+    """
     if not answers:
         raise DataError("there are no answers to score")
     pairs = [(_bare(a.truth), _bare(a.prediction)) for a in answers]
-    exact = sum(truth == read for truth, read in pairs)
-    alike = sum(truth.lower() == read.lower() for truth, read in pairs)
+    letters = [(truth, re.sub(r"[_^{}]", "", read)) for truth, read in pairs]
+    alike = [(truth, read) for truth, read in letters if truth.lower() == read.lower()]
+
+    def share(some: Sequence[bool], of: int) -> float:
+        return 100 * sum(some) / max(of, 1)
+
     return {
-        "right": 100 * exact / len(answers),
-        "right but for case": 100 * alike / len(answers),
-        "right case, of those": 100 * exact / max(alike, 1),
+        "right": share([truth == read for truth, read in pairs], len(pairs)),
+        "right but for case": share([a.lower() == b.lower() for a, b in pairs], len(pairs)),
+        "the right letters": 100 * len(alike) / len(pairs),
+        "the right case, of those": share([truth == read for truth, read in alike], len(alike)),
     }
 
 
