@@ -142,13 +142,13 @@ def near_writers(bank: GlyphBank, count: int = 4) -> NDArray[np.int16]:
     named = bank.writers != ANY_WRITER
     has[bank.writers[named], bank.labels[named]] = True
     styles = _writer_styles(bank, writers)
+    apart = ((styles[:, None] - styles[None]) ** 2).sum(2).astype(np.float32)  # (W, W)
     found = np.full((count, writers, classes), writers, dtype=np.int16)
-    for writer in range(writers):
-        order = np.argsort(((styles - styles[writer]) ** 2).sum(1), kind="stable")
-        rank = has[order].cumsum(0)
-        for k in range(count):
-            found[k, writer] = np.where(rank[-1] > k, order[(rank > k).argmax(0)], writers)
-        found[:, writer, has[writer]] = writer
+    for c in range(classes):
+        able, lacking = np.flatnonzero(has[:, c]), np.flatnonzero(~has[:, c])
+        nearest = np.argsort(apart[np.ix_(lacking, able)], axis=1, kind="stable")[:, :count]
+        found[: nearest.shape[1], lacking, c] = able[nearest].T
+        found[:, able, c] = able
     return found
 
 
