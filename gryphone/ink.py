@@ -27,6 +27,9 @@ LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes lon
 LARGEST_COORDINATE = 1e9
 
 
+BROKEN_GROUP = "trace group"  # begins the note on a symbol whose strokes are not all there
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a reader accepts from an untrusted source before it gives up."""

@@ -69,6 +69,13 @@ def test_formats(ink: str, weights: str) -> None:
     assert mathml.startswith("<math")
 
 
+def test_as_written_is_printed_instead(ink: str, weights: str) -> None:
+    asked = ("recognize", ink, "--weights", weights, "--steps", "2", "--as-written")
+    data = json.loads(fine(*asked, "--format", "json"))
+    assert fine(*asked).strip() == data["as_written"]
+    assert data["latex"] == fine(*asked[:-1]).strip()
+
+
 def test_stdin_and_out(ink: str, weights: str, tmp_path: Path) -> None:
     out = tmp_path / "answer.txt"
     direct = fine("recognize", ink, "--weights", weights)

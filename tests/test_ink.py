@@ -83,12 +83,15 @@ def test_broken_inkml_names_file_and_place(data: bytes, message: str) -> None:
 
 
 def test_group_that_names_a_lost_trace() -> None:
-    group = (
-        '<traceGroup><annotation type="truth">x</annotation>'
-        '<traceView traceDataRef="7"/></traceGroup>'
-    )
-    with pytest.raises(InkError, match="refers to trace '7'"):
-        read_inkml(inkml("1 2", extra=group))
+    def group(label: str, trace: str) -> str:
+        view = f'<traceView traceDataRef="{trace}"/>'
+        return f'<traceGroup><annotation type="truth">{label}</annotation>{view}</traceGroup>'
+
+    ink = read_inkml(inkml("1 2", extra=group("x", "7") + group("y", "0")))
+    assert [glyph.label for glyph in ink.glyphs] == ["y"] and len(ink.strokes) == 1
+    assert len(ink.notes) == 1 and "(x) refers to trace '7'" in ink.notes[0]
+    many = read_inkml(inkml("1 2", extra=group("x", "7") * 9))
+    assert len(many.notes) == 4 and many.notes[-1] == "6 more such trace groups"
 
 
 def test_deep_nesting_is_an_ink_error() -> None:

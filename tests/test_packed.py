@@ -14,6 +14,7 @@ from gryphone.data.samples import Sample, Unreadable
 from gryphone.data.stats import inked_patches, packed_stats
 from gryphone.errors import ConfigError, DataError
 from gryphone.ink import Ink, simplify, to_canvas
+from gryphone.reading.inkml import read_inkml
 
 
 def samples(inks: list[Ink], source: str = "made") -> list[Sample | Unreadable]:
@@ -116,6 +117,20 @@ def test_report_names_what_is_left_out(tmp_path: Path) -> None:
     assert [name for name, _ in report.bad_labels] == ["broken"]
     with pytest.raises(DataError, match="nothing to pack among 1 samples; the first is a: b"):
         write_packed([Unreadable("a", "b")], tmp_path / "b.parquet")
+
+
+def test_training_refuses_an_ink_whose_symbols_lack_strokes(tmp_path: Path) -> None:
+    group = '<annotation type="truth">x</annotation><traceView traceDataRef="7"/>'
+    broken = read_inkml(
+        f'<ink><trace id="0">1 2, 3 4</trace><traceGroup>{group}</traceGroup></ink>'.encode(),
+        name="broken.inkml",
+    )
+    inks = [Sample("broken", "made", "x", ink=broken), *samples([inkmaker.row("x")])]
+    report = write_packed(inks, tmp_path / "train.parquet")
+    assert report.packed == 1
+    [(name, why)] = report.left_out()
+    assert name == "broken" and why.endswith("refers to trace '7', which is not in the file")
+    assert write_packed(inks, tmp_path / "test.parquet", keep_broken=True).packed == 2
 
 
 def test_an_unknown_convention_is_named(tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ def test_strokes_answer_like_the_python_api(client: TestClient, recognizer: Reco
     assert "ink" not in answer
 
 
+def test_as_written_over_http(client: TestClient, recognizer: Recognizer) -> None:
+    ink = row("x+1=2")
+    answer = client.post("/v1/recognize", json=strokes(ink, as_written=True)).json()
+    Answer.model_validate(answer)
+    expected = recognizer.recognize(ink, as_written=True).to_dict()
+    assert answer["as_written"] == expected["as_written"] is not None
+    found = [s["written"] and s["written"][0] for s in answer["symbols"]]
+    assert found == [s["written"] and s["written"][0] for s in expected["symbols"]]
+    assert client.post("/v1/recognize", json=strokes(ink)).json()["as_written"] is None
+
+
 def test_steps_are_automatic_unless_something_else_is_asked_for(
     client: TestClient, recognizer: Recognizer
 ) -> None:

@@ -180,6 +180,32 @@ def test_root_hook_is_where_the_bar_begins() -> None:
 # Symbols and TeX source
 
 
+def test_a_narrow_index_stands_over_the_hook() -> None:
+    root = np.array([[0, 0.6], [0.2, 1], [0.35, 0], [1, 0]])
+    line = np.array([[0.0, 0.0], [0.1, 1.0]])
+    bank = pack_glyphs([GlyphSample("\\sqrt", (root,)), GlyphSample("i", (line,)), glyph("x")])
+    tokens = words(r"\sqrt [ i ] { x }")
+    slots = (
+        Slot("\\sqrt", 0, Fit.ROOT, 0, 0.0, -0.8, 1.4, 1.0),
+        Slot("i", 1, Fit.NATURAL, 0, 0.3, -0.4, 0.5, 0.0),
+        Slot("x", 2, Fit.NATURAL, 0, 0.85, 0.0, 1.0, 0.0),
+    )
+    boxes = {"\\sqrt": (0.0, -0.8, 1.0, 0.2), "i": (0.0, -0.7, 0.2, 0.0)}
+    boxes |= {"x": (0.0, -0.4, 0.5, 0.0)}
+    layout = Layout(tuple(sat_split(tokens)), slots)
+    layouts = pack_layouts([layout], {name: boxes[name] for name in bank.classes})
+    style = replace(REAL, exchange_samples=0.0)
+    composer = Composer(bank, layouts, build_tokenizer("sat", [tokens]), style=style)
+    made = composer.compose(torch.zeros(20, dtype=torch.int64), torch.Generator().manual_seed(0))
+    right = 0
+    for sample in range(20):
+        mine = made.ink.sample == sample
+        slot, points = made.ink.glyph[mine] - 3 * sample, made.ink.points[mine]
+        bar = float(points[slot == 0][2, 0])  # where the root's bar begins
+        right += float(points[slot == 1][:, 0].mean()) < bar
+    assert right >= 18
+
+
 def test_classes_of_a_label() -> None:
     pairs = sat_split(words(r"\frac { \mathcal { A } } { 2 } & x"))
     assert drawn_classes(pairs) == ["-", None, "\\mathcal{A}", "2", None, "x"]

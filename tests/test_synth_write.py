@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import signal
 from collections import Counter
@@ -17,26 +18,28 @@ from typer.testing import CliRunner
 
 from gryphone.cli import synth
 from gryphone.data.packed import Packed
+from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, DataError
+from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
 from gryphone.latex.validity import check
 from gryphone.raster import InkBatch
 from gryphone.reading.inkml import read_inkml
 from gryphone.studies.realism import features_of, patch_features, train_classifier, write_again
-from gryphone.synth.build import counted
+from gryphone.synth.build import counted, save_tokenizer
 from gryphone.synth.compose import Composer
 from gryphone.synth.formula_grammar import FormulaGrammar, Widening, tree_tokens
 from gryphone.synth.formulas import as_written
 from gryphone.synth.glyphs import GlyphSample, pack_glyphs
-from gryphone.synth.layouts import Layout, Slot, pack_layouts
+from gryphone.synth.layouts import Layout, Slot, load_layouts, pack_layouts
 from gryphone.synth.offline import LabelledBox, from_images
 from gryphone.synth.paper import Paper, random_paper, random_scan, render_page
 from gryphone.synth.style import Style
-from gryphone.synth.symbols import TWINS, Fit, words
+from gryphone.synth.symbols import DIGITS, GREEK, LOWER, TWINS, Fit, words
 from gryphone.synth.texlayout import matched_brackets
 from gryphone.synth.write import Pen, write
-from gryphone.tokens import build_tokenizer, sat_split
+from gryphone.tokens import build_tokenizer, sat_join, sat_split
 
 needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not installed")
 BOX = (0.0, -0.5, 0.5, 0.0)
@@ -65,6 +68,23 @@ def test_grammar_collects_rows_by_role() -> None:
     assert rows["term"][:3] == [r"\frac { x } { 2 }", "y", "1"]
 
 
+def test_grammar_writes_what_no_context_foretells() -> None:
+    letters = {*DIGITS, *LOWER, *GREEK}
+    symbols = SYMBOLS | letters | {"\\cos", "\\sin", "\\div", "[", "]"}
+    made = []
+    for share in (0.0, 1.0):
+        grammar = FormulaGrammar.fit(LABELS, symbols, Widening(plain=share, join=0.0, spiced=0.0))
+        made.append([" ".join(tokens) for tokens in islice(grammar.formulas(seed=0), 2000)])
+    assert not any(text.startswith(("\\cos", "\\sin")) or "\\div" in text for text in made[0])
+    for tokens in made[1]:
+        check(tokens.split())
+    behind = {text.split()[1] for text in made[1] if text.startswith("\\cos")}
+    assert {"0", "9", "\\theta"} < behind and len(behind & set(LOWER)) > 20
+    forms = (r"\w \^ { \w \w }", r"\\sqrt { \w }", r"\\sqrt \[ \w \] { \w }", r"\w \\div \w")
+    for form in forms:
+        assert sum(bool(re.fullmatch(form, text)) for text in made[1]) > 20, form
+
+
 def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
     symbols = SYMBOLS | {"(", ")", "[", "]", "|"}
     grammar = FormulaGrammar.fit(LABELS, symbols, Widening(matrix=0.1, longest=20))
@@ -73,7 +93,7 @@ def test_grammar_makes_new_valid_formulas_of_known_symbols() -> None:
     for tokens in made:
         check(tokens)
         pairs = sat_split(tokens)
-        assert 3 <= len(pairs) <= 20 and all(s in symbols for s, _ in pairs)
+        assert 2 <= len(pairs) <= 20 and all(s in symbols for s, _ in pairs)
     seen = Counter(token for tokens in made for token in tokens)
     assert len({tuple(t) for t in made}) > 100
     assert min(seen[s] for s in ("z", "\\leq", "\\hat", "\\begin{matrix}", "[")) >= 3
@@ -257,6 +277,30 @@ def app() -> typer.Typer:
     program.callback()(lambda: None)
     synth.register(program)
     return program
+
+
+@needs_tex
+def test_more_layouts_of_the_grammar_for_a_packed_folder(tmp_path: Path) -> None:
+    bank = pack_glyphs([GlyphSample(name, (ZIGZAG,), "ann") for name in CLASSES * 10])
+    bank.save(tmp_path / "glyphs.npz")
+    layout = Layout((("x", ""),), (Slot("x", 0, Fit.NATURAL, 0, 0.0, 0.0, 1.0, 0.0),))
+    boxes = dict.fromkeys(bank.classes, BOX)
+    pack_layouts([layout], boxes, origin="real").save(tmp_path / "layouts-real.npz")
+    label = words(r"x ^ { 2 } + y = \sqrt { 1 } - \sqrt [ x ] { y }")
+    save_tokenizer(
+        build_tokenizer("sat", [label, words("x ^ { y 1 }")]), tmp_path / "tokenizer.json"
+    )
+    sample = Sample("1", "train", " ".join(label), ink=Ink((ZIGZAG,)))
+    write_packed([sample], tmp_path / "train.parquet")
+    out = tmp_path / "plain.npz"
+    call = ["synth", "grammar", str(tmp_path), "--out", str(out), "--count", "30", "--json"]
+    result = CliRunner().invoke(app(), call)
+    assert result.exit_code == 0, result.output
+    made = load_layouts(out)
+    assert json.loads(result.stdout)["kept"] == {"layouts of the grammar": len(made)}
+    labels = {" ".join(sat_join(made.pairs(i))) for i in range(len(made))}
+    assert any("^" in text for text in labels) and any("\\sqrt" in text for text in labels)
+    assert made.classes == bank.classes and made.origin == "tex"
 
 
 @needs_tex

@@ -78,6 +78,10 @@ def recognize(
     ] = None,
     allowed: Annotated[str | None, typer.Option(help="The only symbols to use.")] = None,
     views: Views = 1,
+    as_written: Annotated[
+        bool,
+        typer.Option("--as-written", help="Give what each letter's ink says by itself."),
+    ] = False,
 ) -> None:
     """Read handwritten formulas: one answer for each file, with its name unless one was named."""
     from gryphone.recognition.question import Ask, steps_of
@@ -93,6 +97,7 @@ def recognize(
         lock=_locks(lock or []),
         allowed=allowed,
         views=views,
+        as_written=as_written,
     )
     names = _inputs(files, out)
     # A folder or pattern that holds one file today holds two tomorrow: its name is printed, too.
@@ -196,7 +201,7 @@ def _latex(result: "Result") -> str:
     """One line, or the weighed alternatives where there is more than one."""
     if len(result.n_best) > 1:
         return "\n".join(f"{a.weight:.4f}\t{a.latex}" for a in result.n_best)
-    return result.latex
+    return result.latex if result.as_written is None else result.as_written
 
 
 def emit(text: str, out: Path | None) -> None:

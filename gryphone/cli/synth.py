@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gryphone.ink import Ink
+    from gryphone.synth.build import BuildReport
+    from gryphone.synth.glyphs import GlyphBank
 
 FORMATS = {"inkml": "inkml", "png": "png", "photo": "jpg"}  # and how their files end
 PackedFolder = Annotated[
@@ -42,10 +45,12 @@ def register(app: typer.Typer) -> None:
     )
     synth.command()(write)
     synth.command()(build)
+    synth.command()(grammar)
     synth.command()(preview)
     synth.command()(realism)
     synth.command()(photos)
     synth.command()(fonts)
+    synth.command()(letters)
     app.add_typer(synth, name="synth")
 
 
@@ -141,6 +146,27 @@ def build(
     except KeyboardInterrupt:
         say(f"gryphone: stopped; {packed} is as it was")
         raise typer.Exit(130) from None
+    _print_report(report, as_json)
+
+
+def grammar(
+    packed: Annotated[Path, typer.Argument(help="Folder that `synth build` has filled.")],
+    out: Annotated[Path, typer.Option(help="The layouts to write (.npz).")],
+    count: Annotated[int, typer.Option(min=1, help="Formulas.")] = 30_000,
+    plain: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of formulas that no context foretells (\\cos 0)."),
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Typeset further formulas of the grammar. Needs TeX, and a minute."""
+    need("torch", "synth")
+    from gryphone.synth.build import build_grammar
+
+    _print_report(build_grammar(packed, out, count=count, plain=plain), as_json)
+
+
+def _print_report(report: BuildReport, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"kept": report.kept, "dropped": dict(report.dropped)}))
         return
@@ -265,15 +291,32 @@ def fonts(
     out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
 ) -> None:
     """Add the hands of handwriting fonts to a glyph bank (`make fonts` fetches some)."""
-    from collections import Counter
-
     from gryphone.synth.fonts import with_fonts
     from gryphone.synth.glyphs import load_bank
 
     old, dropped = load_bank(bank), Counter[str]()
     new = with_fonts(old, folder, dropped)
+    _save_more(new, old, out, "fonts", dropped)
+
+
+def letters(
+    bank: Annotated[Path, typer.Argument(help="A glyph bank (.npz).")],
+    folder: Annotated[Path, typer.Argument(help="Folder of letters by known writers (.jsonl.xz).")],
+    out: Annotated[Path, typer.Option(help="The glyph bank to write (.npz).")],
+) -> None:
+    """Add the hands of people who wrote single letters, but for a tenth of them, to a bank."""
+    from gryphone.synth.glyph_sources import with_letters
+    from gryphone.synth.glyphs import load_bank
+
+    old, dropped = load_bank(bank), Counter[str]()
+    _save_more(with_letters(old, folder, dropped), old, out, "people", dropped)
+
+
+def _save_more(
+    new: GlyphBank, old: GlyphBank, out: Path, whose: str, dropped: Counter[str]
+) -> None:
     new.save(out)
     hands = int(new.writers.max() - old.writers.max())
-    typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} fonts beside {len(old):,}")
+    typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} {whose} beside {len(old):,}")
     for reason, number in dropped.most_common():
         typer.echo(f"dropped: {number:,} {reason}", err=True)

@@ -15,7 +15,7 @@ from gryphone.config import Precision
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable, without_name
 from gryphone.errors import DataError, GryphoneError, need, writing
-from gryphone.ink import DEFAULT_PRECISION, Ink, condense
+from gryphone.ink import BROKEN_GROUP, DEFAULT_PRECISION, Ink, condense
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
 
@@ -81,8 +81,9 @@ def write_packed(
 ) -> PackReport:
     """Pack every readable, labelled ink; the report names every sample that is left out and why.
 
-    `keep_broken` packs an ink whose label cannot be normalised with its label as given: a test
-    set must keep its size, and such a truth counts as an error.
+    `keep_broken` packs an ink whose label cannot be normalised with its label as given, and one
+    whose segmentation names missing strokes: a test set must keep its size, and such a truth counts
+    as an error.
     """
     rules_of(convention)
     report = PackReport()
@@ -97,6 +98,8 @@ def write_packed(
             report.unreadable.append((sample.id, "is an image; only ink can be packed"))
         elif not sample.label:
             report.unlabelled.append(sample.id)
+        elif not keep_broken and (broken := _broken_group(sample.ink)):
+            report.unreadable.append((sample.id, broken))
         else:
             try:
                 tokens = normalize(sample.label, convention)
@@ -127,6 +130,12 @@ def split_of(sample: Sample) -> str | None:
             if word in SPLITS:
                 return word
     return None
+
+
+def _broken_group(ink: Ink) -> str | None:
+    """What is wrong with an ink's segmentation: training would learn from the rest of it."""
+    note = next((note for note in ink.notes if note.startswith(BROKEN_GROUP)), None)
+    return None if note is None else note.removesuffix("; it is left out")
 
 
 def _bare_tokens(label: str) -> list[str]:

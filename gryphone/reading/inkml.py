@@ -13,6 +13,7 @@ import numpy as np
 
 from gryphone.errors import InkError
 from gryphone.ink import (
+    BROKEN_GROUP,
     DEFAULT_LIMITS,
     Glyph,
     Ink,
@@ -28,6 +29,7 @@ XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
 
 NO_SVG = "SVG is not read, export it as PNG"  # it is XML, and so is opened here
 
+MOST_NOTES = 3  # on broken trace groups
 MAX_DEPTH = 300  # of MathML; CROHME nests one level per symbol, Python stops at 1000
 
 # MathWriting's clean label goes before CROHME's truth and MathWriting's raw label.
@@ -74,14 +76,16 @@ def _ink(root: Element, name: str, limits: Limits) -> Ink:
             index[identity] = len(strokes)
             strokes.append(points * signs)
     notes = {e.get("type", ""): (e.text or "").strip() for e in root if _local(e) == "annotation"}
+    glyphs, lost = _glyphs(root, index, {_id(e) for e in elements})
     return Ink(
         strokes=tuple(strokes),
         label=next((notes[key] for key in LABEL_NOTES if notes.get(key)), None),
-        glyphs=_glyphs(root, index, {_id(e) for e in elements}, name),
+        glyphs=glyphs,
         id=PurePath(name).stem,
         writer=notes.get("writer") or None,
         mathml=_mathml(root),
         annotations=notes,
+        notes=lost,
     )
 
 
@@ -227,10 +231,14 @@ def _number(text: str) -> float:
 
 
 def _glyphs(
-    root: Element, index: dict[str, int], known: set[str | None], name: str
-) -> tuple[Glyph, ...]:
-    """The innermost trace groups that have a label: CROHME's symbol segmentation."""
+    root: Element, index: dict[str, int], known: set[str | None]
+) -> tuple[tuple[Glyph, ...], tuple[str, ...]]:
+    """The innermost trace groups that have a label: CROHME's symbol segmentation.
+
+    Notes name the groups that refer to a trace which is not there; they are left out.
+    """
     glyphs: list[Glyph] = []
+    notes: list[str] = []
     for group in (e for e in root.iter() if _local(e) == "traceGroup"):
         views = [e for e in group if _local(e) == "traceView"]
         label = next((e.text for e in group if _local(e) == "annotation" and e.text), None)
@@ -239,15 +247,18 @@ def _glyphs(
         references = [view.get("traceDataRef", "").lstrip("#") for view in views]
         lost = [r for r in references if r not in index and r not in known]
         if lost:
-            raise InkError(
-                f"{name}: trace group {_id(group)!r} ({label.strip()}) refers to trace "
-                f"{lost[0]!r}, which is not in the file"
+            notes.append(
+                f"{BROKEN_GROUP} {_id(group)!r} ({label.strip()[:40]}) refers to trace "
+                f"{lost[0][:40]!r}, which is not in the file; it is left out"
             )
+            continue
         strokes = tuple(dict.fromkeys(index[r] for r in references if r in index))
         href = next((e.get("href") for e in group if _local(e) == "annotationXML"), None)
         if strokes:
             glyphs.append(Glyph(label.strip(), strokes, href))
-    return tuple(glyphs)
+    if len(notes) > MOST_NOTES:
+        notes[MOST_NOTES:] = [f"{len(notes) - MOST_NOTES} more such trace groups"]
+    return tuple(glyphs), tuple(notes)
 
 
 def _mathml(root: Element) -> str | None:

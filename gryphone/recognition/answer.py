@@ -64,7 +64,7 @@ class Question:
 def prepare(batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = None) -> Question:
     """Check a question against the vocabulary and work out what it fixes."""
     if ask.remask and ask.given is None:
-        quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None)
+        quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None, as_written=False)
         plain = replace(quiet, remask=(), lock={}, n_best=1, samples=1)
         first = prepare(batch, index, plain)
         given = answer_together([first], time.perf_counter(), half_of(deadline))[0]
@@ -104,8 +104,25 @@ def answer_together(
     ]
     if otherwise and deadline is None:
         found = _in_doubt(questions, found)
+    found = _as_written(questions, found, deadline)
     seconds = (time.perf_counter() - began) / len(questions)
     return [replace(result, seconds=seconds) for result in found]
+
+
+def _as_written(
+    questions: Sequence[Question], results: Sequence[Result], deadline: float | None
+) -> list[Result]:
+    """The answers; with what their ink says letter by letter where that was asked, and in time."""
+    found = list(results)
+    for i, question in enumerate(questions):
+        if question.ask.as_written and (deadline is None or time.perf_counter() < deadline):
+            from gryphone.recognition.written import written
+
+            network = question.batch.network
+            symbols, ids = written(network, question.ink, found[i])
+            latex = spell(network.tokenizer.decode(ids))[0]
+            found[i] = replace(found[i], symbols=symbols, as_written=latex)
+    return found
 
 
 def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[Result]:
@@ -119,7 +136,7 @@ def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[
             continue
         inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
         again = EncodedBatch.of(batch.network, inputs)
-        quiet = replace(ask, on_step=None)
+        quiet = replace(ask, on_step=None, as_written=False)
         asked = [Question(again, place, quiet) for place in range(len(inputs))]
         answers = answer_together(asked, time.perf_counter(), otherwise=False)
         pairs = list(zip(others, answers, strict=False))

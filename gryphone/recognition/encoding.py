@@ -225,7 +225,7 @@ def check_fit(kind: str, ask: Ask) -> None:
     else:
         known = "lock, hint, remask, given or allowed"
         asked = {known: ask.constrained, f"method {ask.method!r}": ask.method != "diffusion"}
-        asked["another remasking"] = ask.remasking is not None
+        asked |= {"another remasking": ask.remasking is not None, "as_written": ask.as_written}
     for what, wanted in asked.items():
         if wanted:
             raise ConfigError(f"weights of kind {kind!r} do not take {what}; leave it out")

@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     plain: bool
     remasking: Remasking | None
     beam: int
+    as_written: bool
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Ask:
     method: "diffusion", or "mask-predict", which masks what it is least sure of. plain: what the
     last step says, nothing added: no search for valid LaTeX, no second look (needs a number of
     steps). remasking: another than the weights were trained for. beam: hypotheses of weights that
-    write from left to right (kind `ar`), which take no steps.
+    write from left to right (kind `ar`), which take no steps. as_written: say what the strokes of
+    each letter are when they are looked at alone, too.
     """
 
     steps: int | str | None = None
@@ -98,6 +100,7 @@ class Ask:
     plain: bool = False
     remasking: Remasking | None = None
     beam: int = 1
+    as_written: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) and self.steps != AUTO:
@@ -137,6 +140,8 @@ class Ask:
             raise ConfigError("plain decoding takes a number of steps: give steps, and no deadline")
         if self.hint is not None and (self.remask or self.given is not None):
             raise ConfigError("a hint and remask cannot be combined; give one of them")
+        if self.as_written and not self.boxes:
+            raise ConfigError("as_written needs to know where the symbols sit; leave boxes on")
         if self.allowed is not None and not isinstance(self.allowed, str):
             object.__setattr__(self, "allowed", tuple(self.allowed))
 

@@ -25,6 +25,7 @@ class Symbol:
     box: Box | None
     strokes: tuple[int, ...] = ()  # the strokes of the ink that were read as this symbol
     span: tuple[int, int] = (0, 0)  # [start, end) of its own glyph in the answer's `latex`
+    written: tuple[str, float] | None = None  # what its strokes are alone, where that was asked
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -37,6 +38,7 @@ class Symbol:
             "box": None if self.box is None else [round(x, 2) for x in self.box],
             "strokes": list(self.strokes),
             "span": list(self.span),
+            "written": self.written and [self.written[0], round(self.written[1], 4)],
         }
 
 
@@ -63,6 +65,7 @@ class Result:
     name: str = "ink"
     warnings: tuple[str, ...] = ()
     ids: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64), compare=False)
+    as_written: str | None = None  # LaTeX, where it was asked: what the ink of each letter says
 
     def __repr__(self) -> str:
         noted = f", warnings={self.warnings!r}" if self.warnings else ""
@@ -88,6 +91,7 @@ class Result:
             "seconds": round(self.seconds, 4),
             "seed": self.seed,
             "warnings": list(self.warnings),
+            "as_written": self.as_written,
         }
 
     def to_full_dict(self) -> dict[str, Any]:
@@ -110,6 +114,8 @@ class Result:
                     f"  {s.position}: {s.symbol} {100 * s.confidence:.0f} %"
                     + (f", or {others}" if others else "")
                 )
+        if self.as_written is not None:
+            lines.append(f"  as written: {self.as_written}")
         lines += [f"  {100 * a.weight:4.0f} %  {a.latex}" for a in self.n_best[1:]]
         lines += [f"  note: {w}" for w in self.warnings]
         return "\n".join(lines)

@@ -164,6 +164,9 @@ class Options(StrictModel):
         description="Looks at the ink whose predictions are averaged: slower, hardly better.",
     )
     boxes: bool = Field(default=True, description="Say where each symbol sits.")
+    as_written: bool = Field(
+        default=False, description="Say what the strokes of each letter are alone, too."
+    )
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
 
     @model_validator(mode="after")
@@ -193,6 +196,7 @@ class Options(StrictModel):
             alternatives=self.alternatives,
             boxes=self.boxes,
             views=self.views,
+            as_written=self.as_written,
         )
 
 
@@ -245,6 +249,9 @@ class SymbolAnswer(BaseModel):
     box: tuple[float, float, float, float] | None
     strokes: list[int] = Field(description="Indices into the strokes that were read.")
     span: tuple[int, int] = Field(description="[start, end) of its own glyph in `latex`.")
+    written: tuple[str, float] | None = Field(
+        description="What its strokes are alone, and how likely, where that was asked."
+    )
 
 
 class WeighedAnswer(BaseModel):
@@ -273,6 +280,9 @@ class Answer(BaseModel):
     seconds: float
     seed: int
     warnings: list[str]
+    as_written: str | None = Field(
+        description="LaTeX with each letter as its strokes are alone, where that was asked."
+    )
     mathml: str | None
     size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
     ink: InkAnswer | None = Field(

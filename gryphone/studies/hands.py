@@ -1,8 +1,9 @@
 """Formulas in hands that training has not seen: validation sets for the synthesiser's writers.
 
-`python -m gryphone.studies.hands PACKED OUT.parquet [--fonts FOLDER]` writes formulas of papers in
-the symbols of the training ink, by the bank's own people or by the fonts of a folder. The same seed
-gives the same formulas, so that two such sets differ in their hands alone.
+`python -m gryphone.studies.hands PACKED OUT.parquet [--fonts FOLDER | --letters FOLDER]` writes
+formulas of papers in the symbols of the training ink, by the bank's own people, by the fonts of a
+folder, or by those writers of single letters that the bank leaves out. The same seed gives the same
+formulas, so that two such sets differ in their hands alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gryphone.release.common import run
 from gryphone.synth.build import packed_tokenizer
 from gryphone.synth.compose import Composer
 from gryphone.synth.fonts import with_fonts
+from gryphone.synth.glyph_sources import with_letters
 from gryphone.synth.glyphs import ANY_WRITER, GlyphBank, load_bank
 from gryphone.synth.layouts import Layouts, load_layouts
 from gryphone.synth.style import Style
@@ -62,10 +64,16 @@ def known_hands(bank: GlyphBank, fewest: int) -> GlyphBank:
     return _renamed(bank, np.where(busy, np.cumsum(busy) - 1, ANY_WRITER)[places])
 
 
-def new_hands(bank: GlyphBank, folder: Path) -> GlyphBank:
-    """The bank with the names of a folder's fonts only; nobody in training had their hands."""
-    nobody = np.full(len(bank), ANY_WRITER)
-    return with_fonts(_renamed(bank, nobody), folder, Counter())
+def new_hands(bank: GlyphBank, fonts: Path | None, letters: Path | None) -> GlyphBank:
+    """The bank with no names but those of a folder's fonts, or of the letters' held-out writers:
+    nobody in training had their hands.
+    """
+    nameless = _renamed(bank, np.full(len(bank), ANY_WRITER))
+    if fonts is not None:
+        return with_fonts(nameless, fonts, Counter())
+    if letters is None:
+        raise DataError("new hands are those of fonts or of letters; name a folder of either")
+    return with_letters(nameless, letters, Counter(), held_out=True)
 
 
 def _renamed(bank: GlyphBank, writers: np.ndarray) -> GlyphBank:
@@ -93,10 +101,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fonts", type=Path, help="folder of fonts that training does not use")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--letters", type=Path, help="folder of letters, a tenth of it held out")
     options = parser.parse_args(arguments)
     tokenizer = packed_tokenizer(options.packed)
     bank = load_bank(options.packed / "glyphs.npz")
-    bank = known_hands(bank, FEWEST) if options.fonts is None else new_hands(bank, options.fonts)
+    if options.fonts is None and options.letters is None:
+        bank = known_hands(bank, FEWEST)
+    else:
+        bank = new_hands(bank, options.fonts, options.letters)
     layouts = familiar_layouts(options.packed)
     samples = write_samples(bank, layouts, tokenizer, options.count, options.seed)
     report = write_packed(samples, options.out, convention=CONVENTION)

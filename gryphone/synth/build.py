@@ -35,6 +35,7 @@ from gryphone.synth.offline import from_images
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
 from gryphone.synth.texlayout import Report, class_boxes, typeset
+from gryphone.synth.write import Pen
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split, tokenizer_from_dict
 
 TRAINING = ("train.parquet", "artificial-cut.parquet", "artificial-latex.parquet")
@@ -121,9 +122,10 @@ def grammar_formulas(
     symbols: Collection[str],
     protected: Collection[str],
     count: int,
+    widening: Widening | None = None,
 ) -> list[list[str]]:
     """`count` distinct formulas of a grammar fitted to labels and widened."""
-    grammar = FormulaGrammar.fit(labels, symbols, Widening())
+    grammar = FormulaGrammar.fit(labels, symbols, widening or Widening())
     known = {tuple(tokens) for tokens in labels}
     made: dict[tuple[str, ...], None] = {}
     # Short ones come again and again: the bound keeps a small grammar from running for ever.
@@ -245,6 +247,21 @@ def build(data: Path, packed: Path, *, count: int, grammar: int, progress: Progr
         layouts.save(place / "layouts-grammar.npz")
         for path in sorted(place.iterdir()):
             path.replace(packed / path.name)
+    return report
+
+
+def build_grammar(packed: Path, out: Path, *, count: int, plain: float) -> BuildReport:
+    """Layouts of the grammar alone, for a folder that `build` has filled; `plain` is Widening's."""
+    report = BuildReport()
+    pen = Pen.load(packed)
+    tokenizer = packed_tokenizer(packed)
+    labels = [label.split() for label in read_packed(packed / TRAINING[0]).labels]
+    symbols = symbols_with_glyphs(pen.bank) & set(tokenizer.vocabularies[0].tokens) - AMBIGUOUS
+    wide = Widening(plain=plain)
+    made = grammar_formulas(labels, symbols, pen.protected, count, wide)
+    made = [t for t in made if _known(t, tokenizer)]
+    kind = "layouts of the grammar"
+    make_layouts(made, pen.boxes, pen.protected, report, kind).save(out)
     return report
 
 

@@ -22,7 +22,7 @@ from gryphone.synth.glyphs import GlyphBank
 from gryphone.synth.hand import GlyphTensors, Hand, Slots, to_tensor
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
 from gryphone.synth.style import Style
-from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, Fit
+from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, UPPER, Fit
 from gryphone.tokens import Tokenizer
 
 
@@ -56,7 +56,11 @@ class Composer:
         self.device = torch.device(device)
         self.size = len(layouts)
         self.classes = bank.classes
-        self.glyphs = GlyphTensors(bank, self.device)
+        known = dict(zip(layouts.classes, layouts.class_boxes.tolist(), strict=True))
+        heights = [known[name][3] - known[name][1] for name in UPPER if name in known]
+        capital = float(np.median(heights)) if heights else 1.0
+        near = self.style.near_writer > 0
+        self.glyphs = GlyphTensors(bank, self.device, capital, near)
         self._load_layouts(layouts, tokenizer)
         self._load_kinds(bank, layouts, tokenizer)
         self._load_protected(tokenizer, layouts.protected)
@@ -96,7 +100,7 @@ class Composer:
             rank_of[ids] = np.arange(len(members), len(members) + len(ids))
             members += ids
             share = natural[ids] / max(natural[ids].sum(), 1.0)
-            mix = self.style.uniform_share
+            mix = self.style.uniform_share if share.any() else 1.0
             weights = (1 - mix) * share + mix / len(ids)
             steps.append(number + np.cumsum(weights) / weights.sum())
         self.kind_of = self._tensor(kind_of)

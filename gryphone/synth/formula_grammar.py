@@ -54,9 +54,10 @@ class Widening:
     terms: int = 6  # in a sum, at most
     matrix: float = 0.03
     binomial: float = 0.02
+    plain: float = 0.1  # that something is written which no context foretells, see _Writer.plain
     spiced: float = 0.6  # formulas with rarer symbols
     spice: float = 0.3  # of their symbols that change
-    shortest: int = 3  # symbols
+    shortest: int = 2  # symbols
     longest: int = 40
 
 
@@ -182,6 +183,11 @@ class _Writer:
 
     def formula(self) -> Row:
         self.spice = self.wide.spice if self.chance(self.wide.spiced) else 0.0
+        if self.chance(self.wide.plain):
+            row = Row(self.plain())
+            while self.chance(self.wide.join):
+                row = self.beside(row, self.plain())
+            return row
         if self.chance(self.wide.join):
             row = self.joined()
         else:
@@ -199,6 +205,31 @@ class _Writer:
                 items.append(self.symbol(Symbol(self.draw.choice(_JOINTS))))
             items += self.row("term", 1).items
         return Row(tuple(items))
+
+    def plain(self) -> tuple[Node, ...]:
+        """A function of any letter or digit, a product in an exponent, a lone symbol under a root,
+        with an index or without, a quotient: labels have few, and a reader who goes by what is
+        frequent overrules the ink (`\\cos 0` is no `\\cos \\theta`).
+        """
+        known = self.grammar.symbols
+        functions = FUNCTIONS[:9] if self.chance(0.7) else FUNCTIONS  # the common ones come first
+        function = self.draw.choice([n for n in functions if n in known] or [self.any().text])
+        power = Scripts(
+            self.any(), None, Row(tuple(self.any() for _ in range(2 + self.chance(0.3))))
+        )
+        index = Row((self.any(),)) if self.chance(0.5) else None
+        forms: list[tuple[Node, ...]] = [
+            (Symbol(function), self.any()),
+            (power,),
+            (Command("\\sqrt", (Row((self.any(),)),), index),),
+            (self.any(), Symbol("\\div" if "\\div" in known else "-"), self.any()),
+        ]
+        return self.draw.choices(forms, (4, 3, 2, 1))[0]
+
+    def any(self) -> Symbol:
+        """Any digit, letter or Greek letter; each of the four kinds is as likely."""
+        kind = self.draw.choice((DIGITS, LOWER, UPPER, GREEK))
+        return Symbol(self.rarest([n for n in kind if n in self.grammar.symbols] or ["x"]))
 
     def beside(self, row: Row, items: tuple[Node, ...]) -> Row:
         """A row with something new at its end, behind a relation or an operator."""

@@ -1,19 +1,29 @@
-"""Where the bank's glyphs come from: segmented inks, Detexify drawings, and look-alikes of both."""
+"""Where the bank's glyphs come from: inks, Detexify's drawings, letters, and look-alikes."""
 
+import hashlib
 import json
 import lzma
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gryphone.data.align import SPELLINGS
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
-from gryphone.synth.glyphs import Array, GlyphBank, GlyphSample, clean_glyphs, pack_glyphs
-from gryphone.synth.symbols import FUNCTIONS, words
+from gryphone.synth.glyphs import (
+    Array,
+    GlyphBank,
+    GlyphSample,
+    clean_glyphs,
+    join_banks,
+    pack_glyphs,
+)
+from gryphone.synth.symbols import DIGITS, FUNCTIONS, LOWER, UPPER, words
 
 # Drawings that are text, or stand in the bank under another name.
 _SKIP = frozenset(
@@ -28,6 +38,17 @@ _LOOK_ALIKE = {"K": ("k",), "O": ("o", "0"), "U": ("u",), "W": ("w",), "Z": ("z"
 # would else give it away by the size of the dots.
 _SHARED = {".": "\\cdot", "\\cdot": ".", "\\ldots": "\\cdots", "\\cdots": "\\ldots"}
 
+# The letters' files: their writers' capitals are 500 high. Some samples have their place on a line;
+# of those that reach below it, this share of the height is below (medians).
+_CAPITAL = 500.0
+_BELOW = {"g": 0.62, "j": 0.47, "p": 0.55, "q": 0.59, "y": 0.64}
+_SIZED = frozenset((*DIGITS, *LOWER, *UPPER))
+_NO_MATHEMATICS = frozenset(words(r"""^ ` " @ \_ \# \$"""))
+# Named in the letters' README: an epsilon drawn like \in, a G with a bar over it.
+_FAULTY = frozenset([("mathbrush unknown", "\\epsilon"), ("unipen val-137342", "G")])
+_NOBODY = "mathbrush unknown"  # several people, on pages of different scales
+MOST_LETTERS = 8  # of one character by one writer: four people wrote 16 % of UNIPEN
+
 _ASCENDERS, _DESCENDERS = frozenset("bdfhklt"), frozenset("gpqy")
 
 
@@ -39,7 +60,7 @@ def from_inks(samples: Iterable[Sample | Unreadable]) -> Iterator[GlyphSample]:
         ink = sample.ink
         for glyph in ink.glyphs:
             strokes = tuple(ink.strokes[i] for i in glyph.strokes)
-            if strokes:
+            if strokes and not (glyph.label == "\\div" and len(strokes) == 1):  # two wrote a slash
                 writer = ink.writer or _session(sample.id)
                 yield GlyphSample(SPELLINGS.get(glyph.label, glyph.label), strokes, writer)
 
@@ -63,6 +84,86 @@ def from_detexify(path: Path) -> Iterator[GlyphSample]:
             name = name.replace("\\mathds{", "\\mathbb{")
             if name not in _SKIP and strokes:
                 yield GlyphSample(SPELLINGS.get(name, name), strokes)
+
+
+def is_held_out(writer: str) -> bool:
+    """Whether the letters of a writer are kept for validation: a tenth of the people, by name."""
+    return int(hashlib.sha256(writer.encode()).hexdigest(), 16) % 10 == 0
+
+
+def with_letters(
+    bank: GlyphBank, folder: Path, dropped: Counter[str], *, held_out: bool = False
+) -> GlyphBank:
+    """A bank and the hands of the letters' writers: those to learn from, or those held out."""
+    found = list(from_letters(folder, dropped, held_out=held_out))
+    kept = clean_glyphs(found)
+    dropped["outlier of its class"] += len(found) - len(kept)
+    return join_banks(bank, pack_glyphs(kept))
+
+
+def from_letters(
+    folder: Path, dropped: Counter[str], *, held_out: bool = False
+) -> Iterator[GlyphSample]:
+    """Isolated characters of a folder's .jsonl.xz files; letters and digits with the size that
+    their writer gives them. `dropped` counts what is not used.
+    """
+    paths = sorted(folder.glob("*.jsonl.xz"))
+    if not paths:
+        raise DataError(f"{folder}: holds no letters (.jsonl.xz)")
+    chosen: dict[tuple[str, str], list[GlyphSample]] = {}
+    for path in paths:
+        with lzma.open(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = json.loads(line)
+                    glyph = _letter(row, f"{path.name.partition('.')[0]} {row['writer']}")
+                except (KeyError, TypeError, ValueError) as error:
+                    raise DataError(f"{path}, line {number}: not a character") from error
+                if (glyph.writer is not None and is_held_out(glyph.writer)) is not held_out:
+                    continue
+                writer = glyph.writer or _NOBODY
+                reason = _flaw(glyph, writer)
+                if reason is None:
+                    chosen.setdefault((writer, glyph.label), []).append(glyph)
+                else:
+                    dropped[reason] += 1
+    for (writer, _), glyphs in chosen.items():
+        most = len(glyphs) if writer == _NOBODY else MOST_LETTERS
+        dropped["one of many by its writer"] += max(len(glyphs) - most, 0)
+        yield from glyphs[:: -(-len(glyphs) // most)][:most]
+
+
+def _letter(row: dict[str, Any], writer: str) -> GlyphSample:
+    label = SPELLINGS.get(str(row["char"]), str(row["char"]))
+    strokes = tuple(np.array(s, dtype=np.float64).reshape(-1, 2) for s in row["strokes"])
+    height = float(np.concatenate(strokes)[:, 1].max()) / _CAPITAL
+    if writer == _NOBODY:
+        return GlyphSample(label, strokes)
+    top = (_BELOW.get(label, 0.0) - 1) * height
+    top = float(row["y"]) / _CAPITAL if "y" in row else top
+    stand = (top, top + height) if label in _SIZED else (0.0, 0.0)
+    return GlyphSample(label, strokes, writer, stand)
+
+
+def _flaw(glyph: GlyphSample, writer: str) -> str | None:
+    """Why a character is not used, or None."""
+    if glyph.label in _NO_MATHEMATICS:
+        return "no mathematics"
+    if (writer, glyph.label) in _FAULTY:
+        return "a known fault of its writer"
+    if glyph.label == "0" and _is_crossed(glyph.strokes):
+        return "a zero with a slash"
+    return None
+
+
+def _is_crossed(strokes: Sequence[Array]) -> bool:
+    """Whether ink passes through the middle of a character's box."""
+    points = np.concatenate(strokes)
+    low, high = points.min(axis=0), points.max(axis=0)
+    steps = np.linspace(0, 1, 20)[:, None, None]
+    dense = [(s[:-1] + steps * (s[1:] - s[:-1])).reshape(-1, 2) for s in strokes]
+    share = (np.concatenate(dense) - low) / np.maximum(high - low, 1e-9)
+    return bool((np.abs(share - 0.5) < 0.14).all(axis=1).any())
 
 
 def build_bank(

@@ -28,6 +28,7 @@ class GlyphSample:
     label: str
     strokes: tuple[Array, ...]
     writer: str | None = None
+    stand: tuple[float, float] = (0.0, 0.0)  # see GlyphBank.stands
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class GlyphBank:
     offsets: NDArray[np.int32]  # (G + 1,) into points
     labels: NDArray[np.int16]  # (G,) class index, ascending
     writers: NDArray[np.int16]  # (G,) writer index, ascending within a class; -1 unknown
+    # (G, 2) top and bottom against the line, y down; capitals are 1 high. 0, 0: unknown
+    stands: NDArray[np.float16]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,6 +71,7 @@ class GlyphBank:
             offsets=offsets,
             labels=self.labels[glyphs],
             writers=self.writers[glyphs],
+            stands=self.stands[glyphs],
         )
 
     def save(self, path: Path) -> None:
@@ -85,6 +89,7 @@ class GlyphBank:
             lengths=np.diff(self.offsets).astype(np.uint16),
             labels=self.labels,
             writers=self.writers,
+            stands=self.stands,
         )
 
 
@@ -106,6 +111,7 @@ def load_bank(path: Path) -> GlyphBank:
         offsets=offsets,
         labels=data["labels"],
         writers=data["writers"],
+        stands=data.get("stands", np.zeros((len(data["labels"]), 2), np.float16)),
     )
 
 
@@ -121,9 +127,54 @@ def join_banks(first: GlyphBank, second: GlyphBank) -> GlyphBank:
         offsets=np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]]),
         labels=np.concatenate([first.labels, names[second.labels]]),
         writers=np.concatenate([first.writers, newcomers]).astype(np.int16),
+        stands=np.concatenate([first.stands, second.stands]),
     )
     order = np.lexsort((both.writers, both.labels))
     return both.select(order[both.labels[order] >= 0])
+
+
+def near_writers(bank: GlyphBank, count: int = 4) -> NDArray[np.int16]:
+    """(count, W, C) who writes a class for whom: the writer himself where he can, else people whose
+    hand is like his in slant, width, strokes and angles, nearest first; W where there is none.
+    """
+    writers, classes = int(bank.writers.max()) + 1, len(bank.classes)
+    has = np.zeros((writers, classes), dtype=bool)
+    named = bank.writers != ANY_WRITER
+    has[bank.writers[named], bank.labels[named]] = True
+    styles = _writer_styles(bank, writers)
+    apart = ((styles[:, None] - styles[None]) ** 2).sum(2).astype(np.float32)  # (W, W)
+    found = np.full((count, writers, classes), writers, dtype=np.int16)
+    for c in range(classes):
+        able, lacking = np.flatnonzero(has[:, c]), np.flatnonzero(~has[:, c])
+        nearest = np.argsort(apart[np.ix_(lacking, able)], axis=1, kind="stable")[:, :count]
+        found[: nearest.shape[1], lacking, c] = able[nearest].T
+        found[:, able, c] = able
+    return found
+
+
+def _writer_styles(bank: GlyphBank, writers: int) -> Array:
+    """(W, 4) how each writer's glyphs differ from the usual ones of their classes."""
+    points, starts = bank.points.astype(np.float64), bank.offsets[:-1]
+    number = np.diff(bank.offsets)
+    x, y = (points - np.repeat(np.add.reduceat(points, starts) / number[:, None], number, 0)).T
+    slant = np.add.reduceat(x * y, starts) / (np.add.reduceat(y * y, starts) + 100.0)
+    wide, high = bank.extents().clip(0.06, None).T
+    strokes = np.add.reduceat(~bank.pen, starts)
+    facts = np.stack([slant, np.log(wide / high), strokes, np.log(number / strokes)], 1)
+    counts = np.bincount(bank.labels, minlength=len(bank.classes)).clip(1)[:, None]
+    mean = _sums(bank.labels, facts, len(bank.classes)) / counts
+    facts -= mean[bank.labels]
+    spread = np.sqrt(_sums(bank.labels, facts**2, len(bank.classes)) / counts)
+    facts /= spread[bank.labels] + 1e-3
+    named = bank.writers != ANY_WRITER
+    total = _sums(bank.writers[named], facts[named], writers)
+    known = np.bincount(bank.writers[named], minlength=writers)[:, None]
+    styles = total / (known + 10.0)  # of whom little is known, nothing special is said
+    return np.asarray(styles / (styles.std(axis=0) + 1e-9))
+
+
+def _sums(groups: NDArray[np.int16], facts: Array, count: int) -> Array:
+    return np.stack([np.bincount(groups, column, minlength=count) for column in facts.T], 1)
 
 
 def _unit(strokes: Sequence[Array]) -> list[Array]:
@@ -192,6 +243,7 @@ def pack_glyphs(glyphs: Iterable[GlyphSample], tolerance: float = 0.02) -> Glyph
         offsets=kept[np.append(glyph_starts, len(points))].astype(np.int32),
         labels=np.array([class_id[glyph.label] for glyph in ordered], dtype=np.int16),
         writers=np.array([writer_id[glyph.writer] for glyph in ordered], dtype=np.int16),
+        stands=np.array([glyph.stand for glyph in ordered], dtype=np.float16),
     )
 
 

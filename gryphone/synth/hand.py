@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gryphone.ragged import ranges, select
-from gryphone.synth.glyphs import SCALE, GlyphBank
+from gryphone.synth.glyphs import SCALE, GlyphBank, near_writers
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import Fit
 
 CELLS = 256  # resolution of the horizontal re-spacing
+OWN_SPREAD = 0.3  # of the spread of sizes, where a writer's own sizes are uneven already
 
 
 class GlyphTensors:
     """A glyph bank on a device, with the tables that find a glyph for a writer or a shape."""
 
-    def __init__(self, bank: GlyphBank, device: torch.device) -> None:
+    def __init__(
+        self, bank: GlyphBank, device: torch.device, capital: float = 1.0, near: bool = False
+    ) -> None:
+        """`capital` is the height of capitals in em; `near` looks for people of similar hands."""
         extents = bank.extents()  # (G, 2)
         self.device = device
         self.points = to_tensor(bank.points, device, torch.float32) / SCALE
@@ -39,6 +43,10 @@ class GlyphTensors:
         # Classes are 100 apart, far more than any aspect: one search serves them all.
         self.aspects = to_tensor(aspect[order] + 100.0 * bank.labels[order], device, torch.float64)
         self.hooks = to_tensor(root_hooks(bank), device, torch.float32)
+        self.writer_of = to_tensor(bank.writers, device)
+        self.stands = to_tensor(bank.stands, device, torch.float32) * capital  # (G, 2) in em
+        self.sized = bool(bank.stands.any())
+        self.near = to_tensor(near_writers(bank), device, torch.int16) if near else None
 
     def of_writer(self, classes: Tensor, writer: Tensor, draw: Tensor) -> Tensor:
         """A glyph (S,) of each class by that writer, or by anybody where there is none."""
@@ -114,6 +122,7 @@ class _Boxes:
     height: Tensor
     hook: Tensor
     em: Tensor
+    own: Tensor  # the glyph has the size that its writer gave it
 
 
 class Hand:
@@ -145,7 +154,8 @@ class Hand:
     def write(self) -> tuple[Tensor, Tensor, Tensor]:
         """Points (N, 2) in em, pen (N,) and the slot of each point (N,)."""
         boxes = self._boxes()
-        chosen = self._choose(boxes)
+        chosen, writer = self._choose(boxes)
+        boxes = self._as_its_writer_did(boxes, chosen, writer)
         scale, width = self._scale(boxes, chosen)
         centre, width = self._space(boxes, width)
         bar = self.slots.fit == Fit.BAR
@@ -176,9 +186,14 @@ class Hand:
         height = torch.where(self.natural, (bottom - top) * size, b)
         em = torch.where(self.natural, size, 1.0)
         # A root's hook ends where its content begins: at the next slot, unless that is an index.
-        following = torch.cat([x[1:], x[-1:]]) - x
+        after = torch.arange(1, len(x) + 1, device=x.device).clamp_max(len(x) - 1)
+        following = x[after] - x
         reach = b.clamp_max(1.0)
-        hook = torch.where(following < 0.25 * reach, 0.7 * reach, following)
+        sunk = s.geometry[after, 1] - s.geometry[:, 1]
+        # An index is small and high; a narrow one stands as far right as some contents do.
+        index = self.natural[after] & (a[after] < 0.75) & (sunk < 0.6 * b)
+        index |= following < 0.25 * reach
+        hook = torch.where(index, 0.7 * reach, following)
         hook = torch.minimum(hook, 0.85 * reach)
         return _Boxes(
             left=x,
@@ -188,15 +203,41 @@ class Hand:
             height=height,
             hook=torch.minimum(hook, 0.6 * a),
             em=em,
+            own=torch.zeros_like(self.natural),
         )
 
-    def _choose(self, boxes: _Boxes) -> Tensor:
-        """A glyph for each slot (S,): by the sample's writer, or by shape where it must stretch."""
+    def _as_its_writer_did(self, boxes: _Boxes, chosen: Tensor, writer: Tensor) -> _Boxes:
+        """Letters and digits at their size in their writer's hand, on the line: small against
+        capital letters are told apart by it.
+        """
+        if not self.glyphs.sized:
+            return boxes
+        top, bottom = self.glyphs.stands[chosen].unbind(1)
+        own = self.natural & (bottom > top) & (self.glyphs.writer_of[chosen] == writer)
+        line = boxes.top - self.class_boxes[self.slots.classes, 1] * boxes.em
+        height = (bottom - top) * boxes.em
+        extent = self.glyphs.extents[chosen].clamp_min(1e-3)
+        return replace(
+            boxes,
+            top=torch.where(own, line + top * boxes.em, boxes.top),
+            height=torch.where(own, height, boxes.height),
+            width=torch.where(own, height * extent[:, 0] / extent[:, 1], boxes.width),
+            own=own,
+        )
+
+    def _choose(self, boxes: _Boxes) -> tuple[Tensor, Tensor]:
+        """A glyph for each slot (S,), by the sample's writer, or by shape where it must stretch;
+        and the writer (S,) that was looked for.
+        """
         s, style = self.slots, self.style
         count = len(s.classes)
         writer = (self.uniform(s.size) * self.glyphs.writers).long()[s.owner]
         mixed = (self.uniform(s.size) >= style.one_writer)[s.owner]
         alone = mixed | (self.uniform(count) >= style.same_writer)
+        if self.glyphs.near is not None:
+            which = (self.uniform(s.size) * len(self.glyphs.near)).long()[s.owner]
+            like = self.glyphs.near[which, writer, s.classes].long()
+            writer = torch.where(self.uniform(count) < style.near_writer, like, writer)
         # No glyph has this writer, so the search falls back on everybody.
         writer = torch.where(alone, self.glyphs.writers, writer)
         by_writer = self.glyphs.of_writer(s.classes, writer, self.uniform(count))
@@ -205,16 +246,17 @@ class Hand:
         by_shape = self.glyphs.of_aspect(s.classes, wanted)
         shaped = (s.fit == Fit.BAR) | (s.fit == Fit.ROOT) | (s.fit == Fit.DELIMITER)
         shaped |= s.fit == Fit.FRAME
-        return torch.where(shaped, by_shape, by_writer)
+        return torch.where(shaped, by_shape, by_writer), writer
 
     def _scale(self, boxes: _Boxes, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Scale in x and y (S, 2) and the width that the glyph will have (S,)."""
         s, style = self.slots, self.style
         extent = self.glyphs.extents[chosen].clamp_min(1e-3)
         spread = torch.where(self.natural, style.size_spread, style.box_spread)
+        spread = torch.where(boxes.own, OWN_SPREAD * style.size_spread, spread)
         jitter = self.normal(len(chosen)) * spread * self.mess
         habit = self.normal(s.size, len(self.class_boxes))[s.owner, s.classes] * style.class_spread
-        jitter = (jitter + torch.where(self.natural, habit, 0.0)).exp()
+        jitter = (jitter + torch.where(self.natural & ~boxes.own, habit, 0.0)).exp()
         factor = torch.where(boxes.height > 1.0, style.big_operator, style.accent)
         jitter = torch.where(s.fit == Fit.BOX, jitter * factor, jitter)
         # The diagonal is the one size that suits an m, a 1, a minus sign and a dot alike.

@@ -6,7 +6,7 @@ from gryphone.config import AMOUNT, POSITIVE, SHARE, check_ranges
 
 SHARES = (
     *("exchange_samples", "consistent_samples", "uniform_share", "letter_samples"),
-    *("twin_samples", "one_writer", "same_writer"),
+    *("twin_samples", "one_writer", "same_writer", "near_writer"),
 )
 FACTORS = ("script_size", "sub_size", "big_operator", "accent", "gap")
 SPREADS = (
@@ -38,6 +38,7 @@ class Style:
     # By whom
     one_writer: float = 0.65  # share of samples in one writer's hand; the others mix the bank
     same_writer: float = 0.95  # of those: share of slots that look for the writer's glyph first
+    near_writer: float = 0.0  # of what the writer lacks: share by people of a similar hand
     # Sizes
     mess: float = 0.30  # of the log of a factor on the spreads from symbol to symbol, per sample
     size_spread: float = 0.115  # of the log size of each glyph
