@@ -59,6 +59,14 @@ def pack(
         float,
         typer.Option(min=0, max=1, help="Share of --photograph with boxes, stains, fingertips."),
     ] = 0.0,
+    pieces: Annotated[
+        str | None,
+        typer.Option(
+            help="Pack pieces of the inks: lone:MOST of each symbol, beginnings:MOST of each ink, "
+            "or rows:COUNT:LEAST, formulas side by side of so many tokens."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which --pieces.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that make pictures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +76,7 @@ def pack(
     from gryphone.data.datasets import read_dataset
     from gryphone.data.images import read_boxes, trace_images
     from gryphone.data.packing import write_packed
+    from gryphone.data.pieces import read_pieces
     from gryphone.synth.photographs import photograph_inks
     from gryphone.synth.retakes import retake_images
 
@@ -83,6 +92,8 @@ def pack(
         if retake is not None:
             samples = retake_images(samples, known, retake + number, workers)
         samples = trace_images(samples, known)
+        if pieces is not None:
+            samples = read_pieces(pieces, samples, seed)
         if photograph is not None:
             samples = photograph_inks(samples, photograph + number, workers, conditions)
         return samples
