@@ -57,7 +57,7 @@ def pack(
     ] = 1,
     conditions: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of --photograph with boxes, stains, fingertips."),
+        typer.Option(min=0, max=1, help="Share of pictures with boxes, dust, fingertips."),
     ] = 0.0,
     pieces: Annotated[
         str | None,
@@ -82,15 +82,15 @@ def pack(
 
     if takes > 1 and photograph is None and retake is None:
         raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
-    if conditions and photograph is None:
-        raise DataError("--conditions are those of photographs: add --photograph SEED")
+    if conditions and photograph is None and retake is None:
+        raise DataError("--conditions are those of pictures: add --photograph or --retake SEED")
     began = time.perf_counter()
     known = read_boxes(boxes) if boxes else {}
 
     def take(number: int) -> "Samples":
         samples = read_dataset(*paths)
         if retake is not None:
-            samples = retake_images(samples, known, retake + number, workers)
+            samples = retake_images(samples, known, retake + number, workers, conditions)
         samples = trace_images(samples, known)
         if pieces is not None:
             samples = read_pieces(pieces, samples, seed)

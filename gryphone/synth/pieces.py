@@ -74,7 +74,7 @@ def write_pieces(packed: Path, count: int, rows: int, seed: int) -> dict[str, in
 
 
 def lone_layouts(bank: GlyphBank, tokenizer: Tokenizer) -> Iterator[Layout]:
-    """One slot for each symbol of the bank that the vocabulary has, as often as its class weighs."""
+    """A slot for each symbol of bank and vocabulary, as often as its class weighs."""
     symbols = tokenizer.vocabularies[0]
     counts = bank.counts()
     for name in bank.classes:
