@@ -43,7 +43,7 @@ WEIGHTS: tuple[tuple[Collection[str], int], ...] = (
     (GREEK, 5),
     (ARROWS, 4),
 )
-COMMON, RARE = 150, 0.25  # glyphs of a class that people use, and the weight of the others
+COMMON, RARE = 150, 0.1  # glyphs of a class that people use, and the weight of the others
 # Alone, nothing tells these from a dot on the line, three of them, or a letter.
 MUTE = frozenset(["\\cdot", "\\cdots", "\\bullet", "\\mid", "\\Sigma", "\\Pi"])
 JOINTS = {True: (",", "\\Rightarrow", ",", "\\rightarrow"), False: ("=", "=", "=", "+", "-", "<")}
@@ -78,16 +78,16 @@ def lone_layouts(bank: GlyphBank, tokenizer: Tokenizer) -> Iterator[Layout]:
     symbols = tokenizer.vocabularies[0]
     counts = bank.counts()
     for name in bank.classes:
-        font = next((f for f in FONTS if name.startswith(f)), None)
         label = lone_label(name)
-        if label is None or name in MUTE:
+        # A calligraphic F alone is an F.
+        if label is None or name in MUTE or name.startswith(tuple(FONTS)):
             continue
         pairs = sat_split(label.split())
         if any(symbol not in symbols for symbol, _ in pairs):
             continue
         weight = next((w for names, w in WEIGHTS if name in names), 2)
         often = max(1, round(4 * weight * (1 if counts[name] >= COMMON else RARE)))
-        slot = Slot(name, 1 if font else 0, Fit.NATURAL, 0, 0.0, 0.0, 1.0, 0.0)
+        slot = Slot(name, 0, Fit.NATURAL, 0, 0.0, 0.0, 1.0, 0.0)
         yield from [Layout(tuple(pairs), (slot,))] * often
 
 
