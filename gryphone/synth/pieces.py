@@ -25,6 +25,7 @@ from gryphone.synth.symbols import (
     OPERATORS,
     UPPER,
     Fit,
+    words,
 )
 from gryphone.synth.texlayout import Report, typeset
 from gryphone.synth.write import Pen
@@ -43,9 +44,10 @@ WEIGHTS: tuple[tuple[Collection[str], int], ...] = (
     (GREEK, 5),
     (ARROWS, 4),
 )
-COMMON, RARE = 150, 0.1  # glyphs of a class that people use, and the weight of the others
-# Alone, nothing tells these from a dot on the line, three of them, or a letter.
-MUTE = frozenset(["\\cdot", "\\cdots", "\\bullet", "\\mid", "\\Sigma", "\\Pi"])
+COMMON, RARE = 150, 0.25  # glyphs of a class that people use, and the weight of the others
+# Alone, nothing tells these from a dot on the line, three of them, a letter or a root; accents need
+# a letter, and the last one is never an answer.
+MUTE = frozenset(words(r"\cdot \cdots \bullet \mid \Sigma \Pi \surd \ddot \not \fint"))
 JOINTS = {True: (",", "\\Rightarrow", ",", "\\rightarrow"), False: ("=", "=", "=", "+", "-", "<")}
 LEAST, MOST = 24, 100  # symbols of a row
 
