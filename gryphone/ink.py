@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Stroke = Floats  # (n, 2): x, y
 
 QUANTILE = (3, 5)  # of stroke sizes, the one that stands for the size of a symbol
-LONGEST_STROKES = 40.0  # an expression is at most that many typical strokes long (dots alone)
+LONGEST_STROKES = 100.0  # an expression is at most that many typical strokes long (dots alone)
 # Beyond this a coordinate is a damaged file, and differences would lose the shape in float32.
 LARGEST_COORDINATE = 1e9
 

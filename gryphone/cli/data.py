@@ -57,8 +57,16 @@ def pack(
     ] = 1,
     conditions: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of --photograph with boxes, stains, fingertips."),
+        typer.Option(min=0, max=1, help="Share of pictures with boxes, dust, fingertips."),
     ] = 0.0,
+    pieces: Annotated[
+        str | None,
+        typer.Option(
+            help="Pack pieces of the inks: lone:MOST of each symbol, beginnings:MOST of each ink, "
+            "or rows:COUNT:LEAST, formulas side by side of so many tokens."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which --pieces.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes that make pictures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -68,21 +76,24 @@ def pack(
     from gryphone.data.datasets import read_dataset
     from gryphone.data.images import read_boxes, trace_images
     from gryphone.data.packing import write_packed
+    from gryphone.data.pieces import read_pieces
     from gryphone.synth.photographs import photograph_inks
     from gryphone.synth.retakes import retake_images
 
     if takes > 1 and photograph is None and retake is None:
         raise DataError("--takes needs a picture to take: add --photograph SEED or --retake SEED")
-    if conditions and photograph is None:
-        raise DataError("--conditions are those of photographs: add --photograph SEED")
+    if conditions and photograph is None and retake is None:
+        raise DataError("--conditions are those of pictures: add --photograph or --retake SEED")
     began = time.perf_counter()
     known = read_boxes(boxes) if boxes else {}
 
     def take(number: int) -> "Samples":
         samples = read_dataset(*paths)
         if retake is not None:
-            samples = retake_images(samples, known, retake + number, workers)
+            samples = retake_images(samples, known, retake + number, workers, conditions)
         samples = trace_images(samples, known)
+        if pieces is not None:
+            samples = read_pieces(pieces, samples, seed)
         if photograph is not None:
             samples = photograph_inks(samples, photograph + number, workers, conditions)
         return samples

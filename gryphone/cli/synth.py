@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
     synth.command()(photos)
     synth.command()(fonts)
     synth.command()(letters)
+    synth.command()(pieces)
     app.add_typer(synth, name="synth")
 
 
@@ -320,3 +321,17 @@ def _save_more(
     typer.echo(f"{out}: {len(new) - len(old):,} glyphs by {hands} {whose} beside {len(old):,}")
     for reason, number in dropped.most_common():
         typer.echo(f"dropped: {number:,} {reason}", err=True)
+
+
+def pieces(
+    packed: Annotated[Path, typer.Argument(help="Folder that `synth build` has filled.")],
+    count: Annotated[int, typer.Option(min=3, help="Beginnings of papers' formulas.")] = 60_000,
+    rows: Annotated[int, typer.Option(min=1, help="Formulas side by side.")] = 30_000,
+    seed: Annotated[int, typer.Option(help="Another seed, others.")] = 0,
+) -> None:
+    """Layouts of lone symbols, of beginnings and of long rows, for training. Needs TeX."""
+    need("torch", "synth")
+    from gryphone.synth.pieces import write_pieces
+
+    for name, number in write_pieces(packed, count, rows, seed).items():
+        typer.echo(f"{packed / f'layouts-{name}.npz'}: {number:,} layouts")

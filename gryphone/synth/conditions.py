@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -390,6 +390,80 @@ def in_lines(page: Image, generator: np.random.Generator, gap: float = 1.0) -> I
     return Image.fromarray(np.concatenate([grey[:top], *lines, grey[bottom:]]))
 
 
+def dust(page: Image, generator: np.random.Generator) -> Image:
+    """Specks and short hairs all over the page: a scanner's glass that nobody wiped."""
+    ink = _ink(page)
+    lines = []
+    for _ in range(int(generator.integers(3, 16))):
+        at = generator.uniform(0, page.size)
+        reach = generator.exponential(0.05) * ink.symbol
+        if generator.random() < 0.15:
+            reach = generator.uniform(0.2, 0.7) * ink.symbol
+        turn = generator.uniform(0, np.pi)
+        step = reach * np.array([np.cos(turn), np.sin(turn)])
+        bend = at + step / 2 + generator.normal(0, 0.1 * reach + 1e-9, 2)
+        lines.append(np.array([at, bend, at + step]))
+    thin = replace(ink, pen=ink.pen * generator.uniform(0.4, 1.2))
+    return _draw(page, lines, replace(thin, level=ink.level * generator.uniform(0.5, 1.0)))
+
+
+def shadow(page: Image, generator: np.random.Generator) -> Image:
+    """A hand or a telephone between lamp and paper: a shadow with an edge."""
+    middle = generator.uniform(0.2, 0.8, 2) * page.size
+    turn = generator.uniform(0, 2 * np.pi)
+    rows, columns = np.mgrid[: page.height, : page.width]
+    away = (columns - middle[0]) * np.cos(turn) + (rows - middle[1]) * np.sin(turn)
+    soft = generator.uniform(0.01, 0.15) * min(page.size)
+    cover = 1 / (1 + np.exp(-np.clip(away / soft, -30, 30)))
+    return _blend(page, cover, generator.uniform(0.4, 0.75))
+
+
+def crease(page: Image, generator: np.random.Generator) -> Image:
+    """A fold across the sheet: a thin line, light on one side and dark on the other."""
+    ink = _ink(page)
+    turn = generator.choice([0, np.pi / 2]) + generator.normal(0, 0.05)
+    middle = generator.uniform(0.1, 0.9, 2) * page.size
+    rows, columns = np.mgrid[: page.height, : page.width]
+    away = (columns - middle[0]) * np.cos(turn) + (rows - middle[1]) * np.sin(turn)
+    wide = generator.uniform(0.4, 1.2) * ink.pen
+    line = np.exp(-0.5 * (away / wide) ** 2) + 0.15 * (away > 0)
+    return _blend(page, line, 1 - generator.uniform(0.15, 0.5))
+
+
+def margin_line(page: Image, generator: np.random.Generator) -> Image:
+    """The printed margin of a pad, or a line drawn along a ruler, beside or under the writing."""
+    ink = _ink(page)
+    beyond = generator.uniform(0.4, 1.5) * ink.symbol
+    width, height = page.size
+    if generator.random() < 0.6:
+        x = ink.left - beyond if generator.random() < 0.7 else ink.right + beyond
+        line = np.array([[x, -9.0], [x + generator.normal(0, 0.02 * width), height + 9.0]])
+    else:
+        y = ink.top - beyond if generator.random() < 0.5 else ink.bottom + beyond
+        line = np.array([[-9.0, y], [width + 9.0, y + generator.normal(0, 0.02 * height)]])
+    return _draw(page, [line], replace(ink, level=ink.level * generator.uniform(0.4, 1.0)))
+
+
+def showing_through(page: Image, generator: np.random.Generator) -> Image:
+    """The back of the sheet is written on as well, and can be guessed from here."""
+    from PIL import ImageOps
+
+    back = ImageOps.mirror(page.convert("L"))
+    dark = np.roll(darkness(np.asarray(back)), generator.integers(-40, 40, 2), (0, 1))
+    return _blend(page, dark, 1 - generator.uniform(0.08, 0.3))
+
+
+def faint(page: Image, generator: np.random.Generator) -> Image:
+    """A hard pencil: little of the contrast is left, and the sensor's noise is not."""
+    from PIL import Image
+
+    grey = np.asarray(page.convert("L"), dtype=np.float64)
+    paper = np.median(grey)
+    grey = paper + (grey - paper) * generator.uniform(0.18, 0.45)
+    grey += generator.normal(0, generator.uniform(0, 5), grey.shape)
+    return Image.fromarray(grey.clip(0, 255).round().astype(np.uint8))
+
+
 def plain(page: Image, generator: np.random.Generator) -> Image:
     """The page as it is."""
     return page
@@ -419,6 +493,22 @@ MOVING = {"plain", "perspective", "turned", "upside-down", "lines-1.0", "lines-1
 IN_PLACE = tuple(name for name in CONDITIONS if name not in MOVING)
 
 
+# What is on the page or the glass besides the ink; training alone, with those of IN_PLACE.
+DIRT: dict[str, Condition] = {
+    "dust": dust,
+    "shadow": shadow,
+    "crease": crease,
+    "margin-line": margin_line,
+    "showing-through": showing_through,
+    "faint": faint,
+}
+
+
 def under_some_condition(page: Image, generator: np.random.Generator) -> Image:
-    """The page under one of the conditions that leave the ink in its place."""
+    """The page under one of the conditions that leave the ink in its place, or dirty, or both."""
+    if generator.random() < 0.6:
+        for name in generator.choice(list(DIRT), int(generator.integers(1, 3)), replace=False):
+            page = DIRT[str(name)](page, generator)
+        if generator.random() < 0.7:
+            return page
     return CONDITIONS[str(generator.choice(IN_PLACE))](page, generator)

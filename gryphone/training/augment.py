@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gryphone.config import SHARE, Range, check_ranges
-from gryphone.raster import InkBatch, bounds
+from gryphone.raster import InkBatch, bounds, typical_strokes
 
 STRENGTH = Range(0, 3)  # far beyond any hand; degrees instead of radians are out
 
@@ -29,9 +29,13 @@ class Augment:
     jitter: float = 0.0  # per point, relative to the expression's longer side
     area: float = 0.35  # log of the canvas area, uniform in ±area
     thick: float = 0.0  # probability that an expression is drawn two pixels wide
+    tolerance: float = 0.0  # most of its size that a symbol's point may be dropped for, per sample
+    stray: float = 0.0  # specks and short lines per expression that nobody wrote
 
     def __post_init__(self) -> None:
-        check_ranges(self, {f.name: STRENGTH for f in fields(self)} | {"thick": SHARE})
+        check_ranges(
+            self, {f.name: STRENGTH for f in fields(self)} | {"thick": SHARE, "tolerance": SHARE}
+        )
 
     @property
     def max_area_factor(self) -> float:
@@ -76,7 +80,10 @@ def augment(batch: InkBatch, strength: Augment, generator: torch.Generator) -> I
     points = (affine[s] * points[:, None]).sum(2)
     if strength.jitter:
         points = points + normal(generator, len(points), 2) * strength.jitter
-    return replace(batch, points=points)
+    batch = replace(batch, points=points)
+    if strength.tolerance:
+        batch = _coarser(batch, strength.tolerance, generator)
+    return _with_strays(batch, strength.stray, generator) if strength.stray else batch
 
 
 def _bend(
@@ -115,3 +122,74 @@ def _wobble_glyphs(batch: InkBatch, strength: Augment, generator: torch.Generato
         1,
     )
     return turned + (centre + shift)[owner]
+
+
+def _coarser(batch: InkBatch, most: float, generator: torch.Generator) -> InkBatch:
+    """Drop points as a coarser pen would: every other one moves onto the line past it, if near.
+
+    How near is drawn for each sample, up to `most` of its typical stroke; nothing changes its size.
+    """
+    points, pen = batch.points, batch.pen
+    limit = torch.rand(batch.size, generator=generator, device=generator.device) * most
+    limit = (limit * typical_strokes(batch))[batch.sample]
+    before, after = points.roll(1, 0), points.roll(-1, 0)
+    chord = after - before
+    along = ((points - before) * chord).sum(1) / (chord * chord).sum(1).clamp_min(1e-24)
+    line = before + along.clamp(0, 1)[:, None] * chord
+    near = (line - points).square().sum(1).sqrt() < limit
+    number = torch.arange(len(points), device=points.device)
+    inner = pen & pen.roll(-1, 0) & (number + 1 < len(points)) & (number % 2 == 1)
+    return replace(batch, points=torch.where((near & inner)[:, None], line, points))
+
+
+def _with_strays(batch: InkBatch, each: float, generator: torch.Generator) -> InkBatch:
+    """Specks anywhere on an expression, and short lines around it, that belong to no symbol.
+
+    There are `each` per expression in the mean, of two points each, behind the sample's own: the
+    sizes are known without a look at the device.
+    """
+    count = round(each * batch.size)
+    if not count:
+        return batch
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, device=generator.device)
+
+    owner = (uniform(count) * batch.size).long().sort()[0]
+    low, high = bounds(batch)
+    unit = typical_strokes(batch)[owner, None]  # (count, 1)
+    low, high = low[owner], high[owner]
+    speck = uniform(count, 1) < 0.6
+    at = low + uniform(count, 2) * (high - low)
+    # A line may stand for a sign: it keeps away from the writing, above, below or at the ends.
+    away = unit * (0.4 + uniform(count, 1))
+    side = (uniform(count) * 4).long()
+    outside = torch.stack([low - away, high + away], 1)[torch.arange(count), side % 2]
+    across = torch.stack([side < 2, side >= 2], 1)
+    at = torch.where(~speck & across, outside, at)
+    angle = uniform(count, 1) * math.tau
+    reach = unit * torch.where(speck, 0.06, 0.15 + 0.6 * uniform(count, 1))
+    step = torch.cat([angle.cos(), angle.sin()], 1) * reach * uniform(count, 1)
+    added = torch.stack([at, at + step], 1).flatten(0, 1)  # (2 count, 2)
+    # Each sample's own points move up by what the samples before it got.
+    place = torch.arange(len(batch.points), device=added.device)
+    more = 2 * torch.searchsorted(owner, batch.sample)
+    ends = torch.bincount(batch.sample, minlength=batch.size).cumsum(0)[owner]
+    order = torch.arange(count, device=added.device)
+    new = (ends + 2 * order)[:, None] + torch.arange(2, device=added.device)  # (count, 2)
+    rows = torch.cat([place + more, new.flatten()])
+    total = len(rows)
+
+    def placed(old: Tensor, extra: Tensor) -> Tensor:
+        both = torch.cat([old, extra])
+        return torch.empty(
+            (total, *both.shape[1:]), dtype=both.dtype, device=both.device
+        ).index_copy_(0, rows, both)
+
+    return InkBatch(
+        placed(batch.points, added),
+        placed(batch.pen, torch.arange(2 * count, device=added.device) % 2 == 1),
+        placed(batch.sample, owner.repeat_interleave(2)),
+        placed(batch.glyph, torch.full_like(owner, -1).repeat_interleave(2)),
+        batch.size,
+    )

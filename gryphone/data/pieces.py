@@ -1,0 +1,273 @@
+"""Pieces of real ink, and several of them in a row: what people write before a formula is done.
+
+Lone symbols are glyphs cut out by their segmentation. Beginnings end where a symbol does, in the
+order in which the pen wrote (see gryphone/latex/unfinished.py for their labels). Rows put formulas
+of one writer side by side, at one size and on one line.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+
+from gryphone.data.align import SPELLINGS, Agreement, align
+from gryphone.data.samples import Sample, Samples, Unreadable
+from gryphone.errors import DataError, GryphoneError
+from gryphone.ink import Glyph, Ink, Stroke, typical_stroke
+from gryphone.latex.normalize import normalize
+from gryphone.latex.unfinished import unfinished
+from gryphone.latex.validity import is_valid
+from gryphone.tokens import openers_of, sat_split
+
+CONVENTION = "crohme"
+RELATIONS = frozenset(("=", "<", ">", r"\leq", r"\geq", r"\neq", r"\rightarrow", r"\approx"))
+JOINTS = {True: (",", r"\rightarrow", ",", ""), False: ("=", "=", "=", "+", "-", "", "<")}
+LONGEST = 110  # symbols of a row; a canvas of tokens holds 149
+_LOW = frozenset((",", ".", r"\prime", r"\ldots", r"\sqrt", r"\sum", r"\int", r"\prod"))
+
+
+def lone_symbols(samples: Iterable[Sample | Unreadable], most: int, seed: int) -> Samples:
+    """Up to `most` symbols of each class, each as an ink of its own."""
+    found: dict[str, list[tuple[Sample, Ink, Glyph]]] = defaultdict(list)
+    for sample in samples:
+        if isinstance(sample, Unreadable) or sample.ink is None:
+            yield from _unusable(sample)
+            continue
+        for glyph in sample.ink.glyphs:
+            if glyph.strokes:
+                found[SPELLINGS.get(glyph.label, glyph.label)].append((sample, sample.ink, glyph))
+    draw = Random(seed)
+    for name, glyphs in sorted(found.items()):
+        label = lone_label(name)
+        for number, (sample, ink, glyph) in enumerate(draw.sample(glyphs, min(most, len(glyphs)))):
+            identity = f"{sample.id}-{glyph.strokes[0]}"
+            if label is None:
+                yield Unreadable(identity, f"{name} is no symbol that can stand alone")
+                break
+            strokes = tuple(ink.strokes[s] for s in glyph.strokes)
+            alone = (Glyph(name, tuple(range(len(strokes)))),)
+            cut = Ink(strokes, label, alone, identity, ink.writer)
+            yield Sample(f"lone-{number}-{identity}", sample.source, label, ink=cut)
+
+
+def lone_label(name: str) -> str | None:
+    """The label of one symbol: itself, a root with nothing in it; None where there is none."""
+    for label in (name, f"{name} {{ }}"):
+        try:
+            tokens = normalize(label, CONVENTION)
+        except GryphoneError:
+            continue
+        # Whatever is written, a bar alone is a minus, and a dot alone is on the line.
+        if is_valid(tokens) and len([s for s, _ in sat_split(tokens)]) <= 2:
+            return {r"\cdot": ".", r"\cdots": r"\ldots"}.get(label, " ".join(tokens))
+    return None
+
+
+def beginnings(samples: Iterable[Sample | Unreadable], most: int, seed: int) -> Samples:
+    """Up to `most` beginnings of each ink, which end with a symbol; `-q2` is the second quarter."""
+    draw = Random(seed)
+    for sample in samples:
+        whole = _whole(sample)
+        if isinstance(whole, Unreadable):
+            yield whole
+            continue
+        cuts = list(_cuts(whole))
+        if not cuts:
+            yield Unreadable(whole.sample.id, "no part of it is decided before it is whole")
+        for count, quarter, label in sorted(draw.sample(cuts, min(most, len(cuts)))):
+            ink = whole.ink
+            glyphs = tuple(g for g in ink.glyphs if max(g.strokes) < count)
+            cut = replace(ink, strokes=ink.strokes[:count], glyphs=glyphs, label=label, mathml=None)
+            name = f"{whole.sample.id}-{count}-q{quarter}"
+            yield replace(whole.sample, id=name, ink=replace(cut, id=name), label=label)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """An ink of which every symbol is found in the label."""
+
+    sample: Sample
+    ink: Ink
+    tokens: tuple[str, ...]
+    places: tuple[int, ...]  # of the glyphs, among the label's symbols
+
+
+def _whole(sample: Sample | Unreadable) -> _Whole | Unreadable:
+    if isinstance(sample, Unreadable) or sample.ink is None:
+        return next(_unusable(sample))
+    try:
+        tokens = normalize(sample.label or "", CONVENTION)
+    except GryphoneError as error:
+        return Unreadable(sample.id, str(error))
+    ink = sample.ink
+    found = align(ink, tokens, CONVENTION)
+    owned = {stroke for glyph in ink.glyphs for stroke in glyph.strokes}
+    if found.agreement is not Agreement.SAME or -1 in found.positions:
+        return Unreadable(sample.id, "not every symbol of the label is found in the ink")
+    if len(owned) < len(ink.strokes):
+        return Unreadable(sample.id, "has strokes that belong to no symbol")
+    return _Whole(sample, ink, tuple(tokens), found.positions)
+
+
+def _cuts(whole: _Whole) -> Iterator[tuple[int, int, str]]:
+    """Where the ink may end: the strokes until then, the quarter of its symbols, and the label."""
+    ends = [(min(g.strokes), max(g.strokes)) for g in whole.ink.glyphs]
+    for count in sorted({last + 1 for _, last in ends}):
+        if any(first < count <= last for first, last in ends) or count == len(whole.ink.strokes):
+            continue
+        there = [p for p, (_, last) in zip(whole.places, ends, strict=True) if last < count]
+        parts = unfinished(whole.tokens, there)
+        if parts is not None:
+            quarter = -(-4 * len(there) // len(ends))
+            yield count, quarter, " ".join(part.text for part in parts)
+
+
+def rows(samples: Iterable[Sample | Unreadable], count: int, least: int, seed: int) -> Samples:
+    """`count` rows of `least` tokens or more, of formulas by one writer each."""
+    by_writer: dict[str, list[_Piece]] = defaultdict(list)
+    for sample in samples:
+        whole = _whole(sample)
+        if isinstance(whole, Unreadable):
+            yield whole
+        else:
+            by_writer[whole.ink.writer or ""].append(_piece(whole))
+    by_writer.pop("", None)  # of whom nobody knows whether they are one
+    able = [p for p in by_writer.values() if sum(len(x.tokens) for x in p) > least and len(p) > 2]
+    if not able:
+        raise DataError("no writer has enough formulas for one row; lower the least tokens")
+    draw = Random(seed)
+    generator = np.random.default_rng(seed)
+    weights = [len(pieces) ** 0.5 for pieces in able]  # four people have most of the ink
+    made = 0
+    for _ in range(100 * count):
+        pieces = draw.choices(able, weights)[0]
+        row = _row(pieces, draw.randint(least, max(least, 2 * least)), draw, generator)
+        if row is not None and least <= len(row.label.split()):  # type: ignore[union-attr]
+            yield Sample(f"row-{made}", "rows", row.label, ink=replace(row, id=f"row-{made}"))
+            made += 1
+        if made == count:
+            return
+    raise DataError(f"only {made} of {count} rows came out; lower their number or length")
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A formula at a size of one, its axis at height 0 and its left end at 0."""
+
+    tokens: tuple[str, ...]
+    strokes: tuple[Stroke, ...]
+    glyphs: tuple[Glyph, ...]
+    places: tuple[int, ...]
+    writer: str
+
+
+def _piece(whole: _Whole) -> _Piece:
+    ink = whole.ink
+    size = max(typical_stroke(ink.strokes), 1e-9)
+    depth, level = 0, []
+    pairs = sat_split(whole.tokens)
+    for _, modifier in pairs:
+        opened = openers_of(modifier)
+        depth += sum(mark in "{[" for mark in modifier[:opened])
+        level.append(depth)
+        depth -= len(modifier) - opened
+    centres = [
+        _centre(ink, glyph)
+        for glyph, place in zip(ink.glyphs, whole.places, strict=True)
+        if not level[place] and pairs[place][0] not in _LOW
+    ]
+    left, top, _, bottom = ink.bounds
+    axis = float(np.median(centres)) if centres else (top + bottom) / 2
+    strokes = tuple((s - (left, axis)) / size for s in ink.strokes)
+    return _Piece(whole.tokens, strokes, ink.glyphs, whole.places, ink.writer or "")
+
+
+def _centre(ink: Ink, glyph: Glyph) -> float:
+    y = np.concatenate([ink.strokes[s][:, 1] for s in glyph.strokes])
+    return float(y.min() + y.max()) / 2
+
+
+def _row(
+    pieces: Sequence[_Piece], wanted: int, draw: Random, generator: np.random.Generator
+) -> Ink | None:
+    """Formulas side by side until there are as many tokens as wanted; None where that fails."""
+    tokens: list[str] = []
+    strokes: list[Stroke] = []
+    glyphs: list[Glyph] = []
+    reach = 0.0
+    slope = generator.normal(0, 0.01)
+
+    def put(drawn: Sequence[Stroke], own: Sequence[Glyph], gap: float) -> None:
+        nonlocal reach
+        zero = min(float(s[:, 0].min()) for s in drawn)
+        shift = np.array([reach + gap - zero, generator.normal(0, 0.06) + slope * reach])
+        first = len(strokes)
+        strokes.extend(s + shift for s in drawn)
+        glyphs.extend(Glyph(g.label, tuple(first + s for s in g.strokes)) for g in own)
+        reach = max(float(s[:, 0].max()) for s in strokes[first:])
+
+    for piece in draw.sample(pieces, len(pieces)):
+        grown = len(sat_split(tokens)) + len(sat_split(piece.tokens)) + 1
+        if grown > LONGEST or len(piece.tokens) > 0.8 * wanted:
+            continue
+        if tokens:
+            related = any(t in RELATIONS for t in piece.tokens)
+            joint = draw.choice(JOINTS[related])
+            sign = _sign(pieces, joint, draw) if joint else None
+            if sign is not None:
+                put(*sign, generator.uniform(0.2, 0.6))
+                tokens.append(joint)
+            gap = generator.uniform(0.2, 0.6) if sign else generator.uniform(1.0, 2.5)
+        else:
+            gap = 0.0
+        scale = float(np.exp(generator.normal(0, 0.06)))
+        put([s * scale for s in piece.strokes], piece.glyphs, gap)
+        tokens += piece.tokens
+        if len(tokens) >= wanted:
+            break
+    if len(tokens) < wanted or not is_valid(tokens):
+        return None
+    return Ink(tuple(strokes), " ".join(tokens), tuple(glyphs), writer=pieces[0].writer)
+
+
+def _sign(
+    pieces: Sequence[_Piece], name: str, draw: Random
+) -> tuple[list[Stroke], list[Glyph]] | None:
+    """One of the writer's own signs at its place on the line."""
+    found = [
+        (piece, glyph)
+        for piece in pieces
+        for glyph, place in zip(piece.glyphs, piece.places, strict=True)
+        if sat_split(piece.tokens)[place] == (name, "")
+    ]
+    if not found:
+        return None
+    piece, glyph = draw.choice(found)
+    drawn = [piece.strokes[s] for s in glyph.strokes]
+    return drawn, [Glyph(glyph.label, tuple(range(len(drawn))))]
+
+
+def _unusable(sample: Sample | Unreadable) -> Iterator[Unreadable]:
+    yield (
+        sample
+        if isinstance(sample, Unreadable)
+        else Unreadable(sample.id, "is an image; pieces are cut out of ink")
+    )
+
+
+def read_pieces(text: str, samples: Iterable[Sample | Unreadable], seed: int) -> Samples:
+    """The pieces that `lone:20`, `beginnings:4` or `rows:200:50` ask for."""
+    kind, *given = text.split(":")
+    wanted: Mapping[str, tuple[Callable[..., Samples], int]] = {
+        "lone": (lone_symbols, 1),
+        "beginnings": (beginnings, 1),
+        "rows": (rows, 2),
+    }
+    if kind not in wanted or len(given) != wanted[kind][1] or not all(n.isdigit() for n in given):
+        raise DataError(
+            f"--pieces {text} is unknown; use lone:MOST (of each symbol), beginnings:MOST (of each "
+            "ink) or rows:COUNT:LEAST (tokens of each)"
+        )
+    return wanted[kind][0](samples, *map(int, given), seed)
