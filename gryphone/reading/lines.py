@@ -2,15 +2,14 @@
 
 Strokes that lie side by side, or touch, are one strip. Between two neighbouring strips there is
 paper, and how it lies there says whether they are two lines or parts of one formula: a fraction's
-bar holds both its sides, a limit is small and near. Where that leaves doubt, `Strips.odds` says how
-much, and whoever can read decides. Lengths are in strokes of the usual size.
+bar holds both its sides, whoever goes back with the pen is still writing the same formula. Where
+that leaves doubt, `cut_odds` says how much, and whoever can read decides. Lengths are in strokes of the usual size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,20 @@ REACH = 0.9  # from a long bar to what it divides, and
 NEAR = 0.45  # from a short one
 BEYOND = 0.4  # that numerators stick out over their bar
 LEVEL = 0.5  # of the lower strip's height that two at one height have in common
+LATER = 0.3  # by which what was not written next to a crumb seems farther away
 CRUMBS, CRUMB = 2, 0.9  # strokes that are no line by themselves, and how near they stand
 TIGHT = 0.4  # between symbols of one numerator
+
+
+APART, LOOSE = 0.95, 1.3  # of paper between two lines: written one after the other; traced
+BACK = 0.15  # of the pairs of two strips' strokes that were written from bottom to top
+FAR = 2.0  # between parts of one formula, however they were written
+MIDDLE, STEEP = 0.65, 4.0  # of paper, at which lines and parts of a formula are as likely; odds
+SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
+STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them out; its length
+STRAIGHT = 0.97  # of its length that its ends are apart
+TALL, NARROW = 1.8, 0.4  # of a bracket round several rows; width over height
+COLUMN, CONDITION = 0.5, 1.2  # between columns of a matrix; between cases and their conditions
 
 
 class Boxes:
@@ -120,8 +131,9 @@ def fractions(boxes: Boxes) -> Chosen:
     return links | links.T
 
 
-def strips_of(strokes: Sequence[Stroke]) -> list[Strip]:
-    """Strokes that cannot be told apart, from top to bottom."""
+def strips_of(strokes: Sequence[Stroke], timed: bool = False) -> list[Strip]:
+    """Strokes that cannot be told apart, from top to bottom; `timed` where a pen wrote them in
+    this order."""
     boxes = Boxes(strokes)
     side, level = boxes.across(), boxes.down()
     lower = np.maximum(np.minimum.outer(boxes.height, boxes.height), 0.05)
@@ -132,7 +144,7 @@ def strips_of(strokes: Sequence[Stroke]) -> list[Strip]:
     owner = linked(links)
     found = [np.flatnonzero(owner == number) for number in np.unique(owner)]
     found = in_rows(boxes, found)
-    found = with_crumbs(boxes, found)
+    found = with_crumbs(boxes, found, timed)
     return sorted(in_rows(boxes, found), key=lambda some: boxes.middle(some))
 
 
@@ -154,10 +166,13 @@ def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
     return done
 
 
-def with_crumbs(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
+def with_crumbs(boxes: Boxes, strips: Sequence[Strip], timed: bool = False) -> list[Strip]:
     """What is too little for a line put to the strip that is nearest."""
     side, level = boxes.across(), boxes.down()
     away = np.hypot(np.maximum(side, 0), np.maximum(level, 0))
+    if timed:  # what was written just before or after is nearer than it looks
+        number = np.arange(len(away))
+        away = away + LATER * (np.abs(number[:, None] - number) > 1)
     left = sorted(strips, key=lambda some: len(some))
     done: list[Strip] = []
     while left:
@@ -175,3 +190,111 @@ def with_crumbs(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
                 continue
         done.append(strip)
     return done
+
+
+def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> float:
+    """Log-odds that two neighbouring strips are two lines; infinite where there is no doubt."""
+    side = boxes.across()[np.ix_(upper, lower)]
+    down = boxes.top[lower][None] - boxes.bottom[upper][:, None]
+    gap = float(down[side <= 0.5].min() if (side <= 0.5).any() else down.min())
+    if timed:
+        back = float((lower[None] < upper[:, None]).mean())
+        if back > BACK and gap < FAR:
+            return -math.inf
+    if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > 1 or gap > FAR):
+        return math.inf
+    return STEEP * (gap - MIDDLE)
+
+
+def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
+    """Scribbles and long straight lines through writing, each with the strokes beneath it."""
+    boxes = Boxes(strokes)
+    found = []
+    for i, stroke in enumerate(strokes):
+        length = float(np.hypot(*np.diff(stroke, axis=0).T).sum()) / boxes.usual
+        longer = max(boxes.width[i], boxes.height[i])
+        shorter = min(boxes.width[i], boxes.height[i])
+        ends = float(np.hypot(*(stroke[-1] - stroke[0]))) / boxes.usual
+        if length > SCRIBBLE * longer and shorter > 0.4:
+            under = [j for j in range(len(strokes)) if j != i and _inside(boxes, j, i)]
+            if under:
+                found.append((*sorted([i, *under]),))
+        elif length >= STRUCK_LONG and ends > STRAIGHT * length:
+            under = [j for j in range(len(strokes)) if j != i and _crosses(boxes, strokes, i, j)]
+            if len(under) >= STRUCK:
+                found.append((*sorted([i, *under]),))
+    return found
+
+
+def _inside(boxes: Boxes, inner: int, outer: int) -> bool:
+    """Whether most of one stroke's box lies in another's."""
+    x = min(boxes.right[inner], boxes.right[outer]) - max(boxes.left[inner], boxes.left[outer])
+    y = min(boxes.bottom[inner], boxes.bottom[outer]) - max(boxes.top[inner], boxes.top[outer])
+    wide, high = max(boxes.width[inner], 0.02), max(boxes.height[inner], 0.02)
+    return bool(x > 0.6 * wide and y > 0.6 * high)
+
+
+def _crosses(boxes: Boxes, strokes: Sequence[Stroke], line: int, other: int) -> bool:
+    """Whether a stroke has a good deal of itself on both sides of a straight one."""
+    begin, way = strokes[line][0], strokes[line][-1] - strokes[line][0]
+    length = float(np.hypot(*way))
+    x, y = (strokes[other] - begin).T
+    along = (x * way[0] + y * way[1]) / length**2
+    off = (x * way[1] - y * way[0]) / length / boxes.usual
+    off = off[(along > 0) & (along < 1)]
+    return bool(len(off) and off.max() > 0.15 and off.min() < -0.15)
+
+
+def brackets(strokes: Sequence[Stroke], strip: Strip) -> tuple[int, int | None] | None:
+    """The tall stroke that opens several rows, and the one that closes them, if there is one."""
+    boxes = Boxes(strokes)
+    tall = strip[(boxes.height[strip] > TALL) & (boxes.width[strip] < NARROW * boxes.height[strip])]
+    tall = tall[np.argsort(boxes.left[tall])]
+    for place, first in enumerate(tall):
+        for last in [*tall[:place:-1], None]:
+            if last is None or boxes.height[last] > 0.7 * boxes.height[first]:
+                if len(rows_between(strokes, strip, int(first), last)) > 1:
+                    return int(first), None if last is None else int(last)
+    return None
+
+
+def rows_between(
+    strokes: Sequence[Stroke], strip: Strip, first: int, last: int | None
+) -> list[Strip]:
+    """The rows behind one tall stroke, and before another."""
+    boxes = Boxes(strokes)
+    middle = (boxes.left + boxes.right) / 2
+    end = math.inf if last is None else boxes.left[last]
+    inside = strip[(middle[strip] > boxes.right[first]) & (middle[strip] < end)]
+    inside = inside[(inside != first) & (inside != last)]
+    if len(inside) < 2:
+        return []
+    found = strips_of([strokes[i] for i in inside])
+    low, high = boxes.top[first] - 0.4, boxes.bottom[first] + 0.4
+    rows = [inside[some] for some in found]
+    spans = [boxes.around(row) for row in rows]
+    return rows if all(top > low and bottom < high for _, top, _, bottom in spans) else []
+
+
+def cells_of(strokes: Sequence[Stroke], rows: Sequence[Strip], room: float) -> list[list[Strip]]:
+    """Rows cut where paper runs through all of them from top to bottom."""
+    boxes = Boxes(strokes)
+    every = np.concatenate(rows)
+    order, reached, gaps = in_order(boxes.left[every], boxes.right[every])
+    cuts = (reached[:-1] + gaps / 2)[gaps > room]
+    middle = (boxes.left + boxes.right) / 2
+    column = np.searchsorted(cuts, middle)
+    return [[row[column[row] == k] for k in range(len(cuts) + 1)] for row in rows]
+
+
+def bracket_of(stroke: Stroke) -> str:
+    """Which of ( [ { | a tall stroke is, seen from the left; a closing one mirrored."""
+    y = (stroke[:, 1] - stroke[:, 1].min()) / max(float(np.ptp(stroke[:, 1])), 1e-9)
+    order = np.argsort(y)
+    at = np.interp([0.03, 0.25, 0.5, 0.75, 0.97], y[order], stroke[order, 0])
+    ends, quarters, middle = (at[0] + at[4]) / 2, (at[1] + at[3]) / 2, at[2]
+    depth = abs(ends - middle)
+    if depth < 0.06 * float(np.ptp(stroke[:, 1])):
+        return "["if float(np.ptp(stroke[:, 0])) > 0.12 * float(np.ptp(stroke[:, 1])) else "|"
+    share = (quarters - middle) / (ends - middle)
+    return "[" if share < 0.1 else "(" if share < 0.42 else "{"
