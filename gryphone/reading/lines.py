@@ -3,7 +3,8 @@
 Strokes that lie side by side, or touch, are one strip. Between two neighbouring strips there is
 paper, and how it lies there says whether they are two lines or parts of one formula: a fraction's
 bar holds both its sides, whoever goes back with the pen is still writing the same formula. Where
-that leaves doubt, `cut_odds` says how much, and whoever can read decides. Lengths are in strokes of the usual size.
+that leaves doubt, `cut_odds` says how much, and whoever can read decides. Lengths are in strokes
+of the usual size.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ TIGHT = 0.4  # between symbols of one numerator
 APART, LOOSE = 0.95, 1.3  # of paper between two lines: written one after the other; traced
 BACK = 0.15  # of the pairs of two strips' strokes that were written from bottom to top
 FAR = 2.0  # between parts of one formula, however they were written
-MIDDLE, STEEP = 0.65, 4.0  # of paper, at which lines and parts of a formula are as likely; odds
+# Of paper, at which two lines are as likely as one formula: traced, or written one after the other.
+MIDDLE, MIDDLE_IN_TIME, STEEP = 0.65, 0.35, 4.0  # and by how much the odds grow with it
+SHORT_LINE = 2.0  # odds against a line of one or two strokes
 SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
 STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them out; its length
+MOST_MARKS = 50  # of the longest strokes that are looked at
 STRAIGHT = 0.97  # of its length that its ends are apart
 TALL, NARROW = 1.8, 0.4  # of a bracket round several rows; width over height
+MOST_BRACKETS = 3  # that are tried
 COLUMN, CONDITION = 0.5, 1.2  # between columns of a matrix; between cases and their conditions
 
 
@@ -74,7 +79,6 @@ class Boxes:
             float(self.bottom[s].max()),
         )
 
-
     def middle(self, some: Sequence[int] | Chosen) -> float:
         """The height of some strokes' middle."""
         _, top, _, bottom = self.around(some)
@@ -83,11 +87,12 @@ class Boxes:
 
 def linked(links: Chosen) -> NDArray[np.int64]:
     """A number (n,) for each stroke, the same for those that links (n, n) join."""
-    owner = np.arange(len(links))
-    for i in range(len(links)):
-        for j in np.flatnonzero(links[i, :i]):
-            if owner[i] != owner[j]:
-                owner[owner == owner[i]] = owner[j]
+    owner = np.full(len(links), -1)
+    for first in range(len(links)):
+        new = np.array([first] if owner[first] < 0 else [], dtype=int)
+        while len(new):
+            owner[new] = first
+            new = np.flatnonzero((links[new].any(0) | links[:, new].any(1)) & (owner < 0))
     return owner
 
 
@@ -109,7 +114,9 @@ def fractions(boxes: Boxes) -> Chosen:
     n = len(boxes.left)
     links = np.zeros((n, n), dtype=bool)
     side, level = boxes.across(), boxes.down()
-    word = linked((side <= TIGHT) & (level <= -SHARED * np.minimum.outer(boxes.height, boxes.height)))
+    word = linked(
+        (side <= TIGHT) & (level <= -SHARED * np.minimum.outer(boxes.height, boxes.height))
+    )
     for bar in np.flatnonzero(bars(boxes)):
         reach = REACH if boxes.width[bar] > LONG_BAR else NEAR
         middle = (boxes.left + boxes.right) / 2
@@ -150,51 +157,56 @@ def strips_of(strokes: Sequence[Stroke], timed: bool = False) -> list[Strip]:
 
 def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
     """Strips that lie at one height made one."""
-    done: list[Strip] = []
+    done: list[tuple[Strip, float, float]] = []
     for strip in sorted(strips, key=lambda some: -len(some)):
+        joined = strip
+        _, top, _, bottom = boxes.around(strip)
         while True:
-            _, top, _, bottom = boxes.around(strip)
-            for place, other in enumerate(done):
-                _, above, _, below = boxes.around(other)
+            for place, (_, above, below) in enumerate(done):
                 shared = min(bottom, below) - max(top, above)
                 if shared >= LEVEL * min(bottom - top, below - above):
-                    strip = np.sort(np.concatenate([strip, done.pop(place)]))
+                    other, above, below = done.pop(place)
+                    joined = np.concatenate([joined, other])
+                    top, bottom = min(top, above), max(bottom, below)
                     break
             else:
                 break
-        done.append(strip)
-    return done
+        done.append((np.sort(joined), top, bottom))
+    return [strip for strip, _, _ in done]
 
 
 def with_crumbs(boxes: Boxes, strips: Sequence[Strip], timed: bool = False) -> list[Strip]:
     """What is too little for a line put to the strip that is nearest."""
-    side, level = boxes.across(), boxes.down()
-    away = np.hypot(np.maximum(side, 0), np.maximum(level, 0))
+    away = np.hypot(np.maximum(boxes.across(), 0), np.maximum(boxes.down(), 0))
     if timed:  # what was written just before or after is nearer than it looks
         number = np.arange(len(away))
-        away = away + LATER * (np.abs(number[:, None] - number) > 1)
-    left = sorted(strips, key=lambda some: len(some))
-    done: list[Strip] = []
-    while left:
-        strip = left.pop(0)
-        x0, _, x1, _ = boxes.around(strip)
-        others = [*left, *done]
-        if others and len(strip) <= CRUMBS and x1 - x0 < 1.5:
-            gaps = [float(away[np.ix_(strip, other)].min()) for other in others]
-            near = int(np.argmin(gaps))
-            if gaps[near] < CRUMB:
-                joined = np.sort(np.concatenate([strip, others[near]]))
-                rest = [o for k, o in enumerate(others) if k != near]
-                left = sorted([joined, *rest], key=lambda some: len(some))
-                done = []
-                continue
-        done.append(strip)
-    return done
+        away += LATER * (np.abs(number[:, None] - number) > 1)
+    order = np.concatenate(strips)
+    firsts = np.cumsum([0, *map(len, strips[:-1])])
+    gaps = np.minimum.reduceat(
+        np.minimum.reduceat(away[np.ix_(order, order)], firsts, 0), firsts, 1
+    )
+    np.fill_diagonal(gaps, math.inf)
+    found = list(strips)
+    for place in sorted(range(len(strips)), key=lambda k: len(strips[k])):
+        left, _, right, _ = boxes.around(found[place])
+        near = int(np.argmin(gaps[place]))
+        if len(found[place]) <= CRUMBS and right - left < 1.5 and gaps[place, near] < CRUMB:
+            found[near] = np.sort(np.concatenate([found[near], found[place]]))
+            found[place] = found[place][:0]
+            gaps[near] = np.minimum(gaps[near], gaps[place])
+            gaps[:, near] = np.minimum(gaps[:, near], gaps[:, place])
+            gaps[place], gaps[:, place] = math.inf, math.inf
+            gaps[near, near] = math.inf
+    return [strip for strip in found if len(strip)]
 
 
 def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> float:
     """Log-odds that two neighbouring strips are two lines; infinite where there is no doubt."""
-    side = boxes.across()[np.ix_(upper, lower)]
+    side = np.maximum(
+        boxes.left[lower][None] - boxes.right[upper][:, None],
+        boxes.left[upper][:, None] - boxes.right[lower][None],
+    )
     down = boxes.top[lower][None] - boxes.bottom[upper][:, None]
     gap = float(down[side <= 0.5].min() if (side <= 0.5).any() else down.min())
     if timed:
@@ -203,46 +215,50 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
             return -math.inf
     if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > 1 or gap > FAR):
         return math.inf
-    return STEEP * (gap - MIDDLE)
+    odds = STEEP * (gap - (MIDDLE_IN_TIME if timed else MIDDLE))
+    return odds - SHORT_LINE * (min(len(upper), len(lower)) <= CRUMBS)
 
 
 def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
     """Scribbles and long straight lines through writing, each with the strokes beneath it."""
     boxes = Boxes(strokes)
+    longer, shorter = np.maximum(boxes.width, boxes.height), np.minimum(boxes.width, boxes.height)
+    length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in strokes]) / boxes.usual
+    ends = np.array([np.hypot(*(s[-1] - s[0])) for s in strokes]) / boxes.usual
+    scribbles = (length > SCRIBBLE * longer) & (shorter > 0.4)
+    lines = (length >= STRUCK_LONG) & (ends > STRAIGHT * length)
     found = []
-    for i, stroke in enumerate(strokes):
-        length = float(np.hypot(*np.diff(stroke, axis=0).T).sum()) / boxes.usual
-        longer = max(boxes.width[i], boxes.height[i])
-        shorter = min(boxes.width[i], boxes.height[i])
-        ends = float(np.hypot(*(stroke[-1] - stroke[0]))) / boxes.usual
-        if length > SCRIBBLE * longer and shorter > 0.4:
-            under = [j for j in range(len(strokes)) if j != i and _inside(boxes, j, i)]
-            if under:
-                found.append((*sorted([i, *under]),))
-        elif length >= STRUCK_LONG and ends > STRAIGHT * length:
-            under = [j for j in range(len(strokes)) if j != i and _crosses(boxes, strokes, i, j)]
-            if len(under) >= STRUCK:
-                found.append((*sorted([i, *under]),))
+    for i in np.argsort(-length)[:MOST_MARKS]:
+        if not scribbles[i] and not lines[i]:
+            continue
+        under = _inside(boxes, i) if scribbles[i] else _crossed(boxes, strokes, i)
+        under[i] = False
+        if under.sum() >= (1 if scribbles[i] else STRUCK):
+            under[i] = True
+            found.append(tuple(np.flatnonzero(under).tolist()))
     return found
 
 
-def _inside(boxes: Boxes, inner: int, outer: int) -> bool:
-    """Whether most of one stroke's box lies in another's."""
-    x = min(boxes.right[inner], boxes.right[outer]) - max(boxes.left[inner], boxes.left[outer])
-    y = min(boxes.bottom[inner], boxes.bottom[outer]) - max(boxes.top[inner], boxes.top[outer])
-    wide, high = max(boxes.width[inner], 0.02), max(boxes.height[inner], 0.02)
-    return bool(x > 0.6 * wide and y > 0.6 * high)
+def _inside(boxes: Boxes, outer: int) -> Chosen:
+    """Strokes most of whose box lies in another's."""
+    x = np.minimum(boxes.right, boxes.right[outer]) - np.maximum(boxes.left, boxes.left[outer])
+    y = np.minimum(boxes.bottom, boxes.bottom[outer]) - np.maximum(boxes.top, boxes.top[outer])
+    wide, high = np.maximum(boxes.width, 0.02), np.maximum(boxes.height, 0.02)
+    inside: Chosen = (x > 0.6 * wide) & (y > 0.6 * high)
+    return inside
 
 
-def _crosses(boxes: Boxes, strokes: Sequence[Stroke], line: int, other: int) -> bool:
-    """Whether a stroke has a good deal of itself on both sides of a straight one."""
+def _crossed(boxes: Boxes, strokes: Sequence[Stroke], line: int) -> Chosen:
+    """Strokes that have a good deal of themselves on both sides of a straight one."""
     begin, way = strokes[line][0], strokes[line][-1] - strokes[line][0]
     length = float(np.hypot(*way))
-    x, y = (strokes[other] - begin).T
+    x, y = (np.concatenate(strokes) - begin).T
     along = (x * way[0] + y * way[1]) / length**2
-    off = (x * way[1] - y * way[0]) / length / boxes.usual
-    off = off[(along > 0) & (along < 1)]
-    return bool(len(off) and off.max() > 0.15 and off.min() < -0.15)
+    off = np.where((along > 0) & (along < 1), (x * way[1] - y * way[0]) / length / boxes.usual, 0)
+    firsts = np.cumsum([0, *(len(s) for s in strokes[:-1])])
+    above, below = np.maximum.reduceat(off, firsts), np.minimum.reduceat(off, firsts)
+    crossed: Chosen = (above > 0.15) & (below < -0.15)
+    return crossed
 
 
 def brackets(strokes: Sequence[Stroke], strip: Strip) -> tuple[int, int | None] | None:
@@ -250,11 +266,11 @@ def brackets(strokes: Sequence[Stroke], strip: Strip) -> tuple[int, int | None] 
     boxes = Boxes(strokes)
     tall = strip[(boxes.height[strip] > TALL) & (boxes.width[strip] < NARROW * boxes.height[strip])]
     tall = tall[np.argsort(boxes.left[tall])]
-    for place, first in enumerate(tall):
-        for last in [*tall[:place:-1], None]:
-            if last is None or boxes.height[last] > 0.7 * boxes.height[first]:
-                if len(rows_between(strokes, strip, int(first), last)) > 1:
-                    return int(first), None if last is None else int(last)
+    for place, first in enumerate(tall[:MOST_BRACKETS]):
+        for last in [*tall[:place:-1][:MOST_BRACKETS], None]:
+            fits = last is None or boxes.height[last] > 0.7 * boxes.height[first]
+            if fits and len(rows_between(strokes, strip, int(first), last)) > 1:
+                return int(first), None if last is None else int(last)
     return None
 
 
@@ -280,7 +296,7 @@ def cells_of(strokes: Sequence[Stroke], rows: Sequence[Strip], room: float) -> l
     """Rows cut where paper runs through all of them from top to bottom."""
     boxes = Boxes(strokes)
     every = np.concatenate(rows)
-    order, reached, gaps = in_order(boxes.left[every], boxes.right[every])
+    _, reached, gaps = in_order(boxes.left[every], boxes.right[every])
     cuts = (reached[:-1] + gaps / 2)[gaps > room]
     middle = (boxes.left + boxes.right) / 2
     column = np.searchsorted(cuts, middle)
@@ -295,6 +311,6 @@ def bracket_of(stroke: Stroke) -> str:
     ends, quarters, middle = (at[0] + at[4]) / 2, (at[1] + at[3]) / 2, at[2]
     depth = abs(ends - middle)
     if depth < 0.06 * float(np.ptp(stroke[:, 1])):
-        return "["if float(np.ptp(stroke[:, 0])) > 0.12 * float(np.ptp(stroke[:, 1])) else "|"
+        return "[" if float(np.ptp(stroke[:, 0])) > 0.12 * float(np.ptp(stroke[:, 1])) else "|"
     share = (quarters - middle) / (ends - middle)
     return "[" if share < 0.1 else "(" if share < 0.42 else "{"

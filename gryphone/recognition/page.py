@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gryphone.errors import ConfigError
-from gryphone.ink import Ink, Stroke, in_order
+from gryphone.errors import ConfigError, InkError
+from gryphone.ink import Stroke, in_order
 from gryphone.reading.inputs import Input
 from gryphone.reading.lines import (
     COLUMN,
@@ -45,12 +44,65 @@ MOST_JOINED = 4  # strips of a doubtful formula
 LEAST = 0.02  # confidence that counts as none
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it
 RELATIONS = frozenset(
-    r"= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset "
-    r"\subseteq \Rightarrow \Leftrightarrow \iff \implies".split()
+    [
+        r"=",
+        r"<",
+        r">",
+        r"\leq",
+        r"\geq",
+        r"\le",
+        r"\ge",
+        r"\neq",
+        r"\ne",
+        r"\approx",
+        r"\equiv",
+        r"\sim",
+        r"\simeq",
+        r"\cong",
+        r"\propto",
+        r"\in",
+        r"\subset",
+        r"\subseteq",
+        r"\Rightarrow",
+        r"\Leftrightarrow",
+        r"\iff",
+        r"\implies",
+    ]
 )
 WORDS = frozenset(
-    "or and if where so thus for let with when then hence since else otherwise answer proof "
-    "solution find solve given show that is as by we have we get note".split()
+    [
+        "or",
+        "and",
+        "if",
+        "where",
+        "so",
+        "thus",
+        "for",
+        "let",
+        "with",
+        "when",
+        "then",
+        "hence",
+        "since",
+        "else",
+        "otherwise",
+        "answer",
+        "proof",
+        "solution",
+        "find",
+        "solve",
+        "given",
+        "show",
+        "that",
+        "is",
+        "as",
+        "by",
+        "we",
+        "have",
+        "we",
+        "get",
+        "note",
+    ]
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED = "text", "number", "crossed out"
@@ -122,6 +174,15 @@ class PageResult:
         rows = r" \\ ".join(at_relation(f.result.tokens) for f in self.formulas)
         return rf"\begin{{aligned}} {rows} \end{{aligned}}"
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know: warnings, of lines too, and what is no formula."""
+        said = [*self.warnings]
+        for number, formula in enumerate(self.formulas, 1):
+            said += [f"line {number}: {note}" for note in formula.result.warnings]
+        said += [f"{a.kind} was left out: {a.guess}".rstrip(": ") for a in self.asides]
+        return tuple(said)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -160,11 +221,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     check_ask(ask)
     began = time.perf_counter()
     page = Paper(given)
-    runs = page.runs()
-    if sum(map(len, runs)) > MOST_LINES:
-        raise ConfigError(
-            f"{given.ink.id}: {sum(map(len, runs))} lines; the limit is {MOST_LINES}; cut the page"
-        )
+    runs = check_lines(page.runs(), given.ink.id)
     wanted = [segment for run in runs for segment in segments(run)]
     frames = {key: frame for some in wanted if (frame := page.frame(some)) for key in [_key(some)]}
     cells = [cell for frame in frames.values() for cell in frame.parts]
@@ -179,6 +236,14 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
     seconds = time.perf_counter() - began
     return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
+
+
+def check_lines(runs: list[list[Strip]], name: str) -> list[list[Strip]]:
+    """The same strips, where they are no more than a page has."""
+    count = sum(map(len, runs))
+    if count > MOST_LINES:
+        raise InkError(f"{name}: {count} lines; the limit is {MOST_LINES}; give a part of the page")
+    return runs
 
 
 def _key(strip: Strip) -> tuple[int, ...]:
@@ -342,7 +407,7 @@ def kind_of(word: Result, formula: Result, whole: Result, is_left: bool) -> str:
 
 
 def is_text(result: Result) -> bool:
-    """Whether a reading is a word: one that stands beside formulas, or doubtful letters in a row."""
+    """Whether a reading is a word: one known beside formulas, or doubtful letters in a row."""
     text = plain_text(result).lower()
     if text in WORDS:
         return True
@@ -407,9 +472,7 @@ def put_together(pieces: Sequence[Result | str]) -> Result:
     )
 
 
-def read_all(
-    network: Network, page: Paper, strips: Sequence[Strip], ask: Ask
-) -> list[Result]:
+def read_all(network: Network, page: Paper, strips: Sequence[Strip], ask: Ask) -> list[Result]:
     """All parts of a page read together, their strokes numbered as the page's."""
     size = max(1, network.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
     found: list[Result] = []
@@ -417,7 +480,9 @@ def read_all(
         some = strips[begin : begin + size]
         batch = EncodedBatch.of(network, [page.part(strip) for strip in some])
         asked = [prepare(batch, index, ask) for index in range(len(some))]
-        for strip, result in zip(some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True):
+        for strip, result in zip(
+            some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True
+        ):
             symbols = tuple(
                 replace(s, strokes=tuple(int(strip[i]) for i in s.strokes)) for s in result.symbols
             )

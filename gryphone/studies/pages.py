@@ -61,7 +61,9 @@ def made_up(samples: Sequence[Sample], generator: np.random.Generator) -> Page:
         strokes += [s + corner for s in placed]
         low += float(np.ptp(points[:, 1])) + uniform(*GAPS)
     ink = Ink(tuple(_turned(strokes, uniform(-SLOPE, SLOPE))), id=samples[0].id)
-    return Page(ink, tuple(lines), tuple(s.label or "" for s in samples), tuple(s.id for s in samples))
+    return Page(
+        ink, tuple(lines), tuple(s.label or "" for s in samples), tuple(s.id for s in samples)
+    )
 
 
 def _turned(strokes: Sequence[Stroke], degrees: float) -> list[Stroke]:
@@ -109,10 +111,7 @@ class Row:
         ]
 
 
-HEADER = "|".join(
-    ("pages of", "pages", "lines", "recall", "precision")
-    + ("lines right", "alone", "pages right", "alone")
-)
+HEADER = "pages of|pages|lines|recall|precision|lines right|alone|pages right|alone"
 
 
 def _percent(count: int, of: int) -> str:
@@ -173,10 +172,8 @@ def measure(
         ]
         formulas = recognizer.recognize_page(given, boxes=False).formulas
         found, right = count_page(formulas, page.truths, shares(given.ink, lines))
-        sums += [len(lines), len(formulas), sum(found), sum(right), sum(single)] + [
-            all(right),
-            all(single),
-        ]
+        counts = len(lines), len(formulas), sum(found), sum(right), sum(single)
+        sums += [*counts, all(right), all(single)]
         progress(number + 1)
     return Row(name, len(pages), *sums.tolist())
 
@@ -242,9 +239,7 @@ def study(
         pages = list(pages_of(few, seed=0))
         for photo in (False, True):
             title = f"{name}, {'photos' if photo else 'ink'}"
-            rows.append(
-                measure(recognizer, title, pages, photo, progress(title, len(pages)))
-            )
+            rows.append(measure(recognizer, title, pages, photo, progress(title, len(pages))))
         count = len(every)
         formula, page, same, cut = one_formula(recognizer, every, progress(name, count))
         lone.append([name, f"{count}", f"{same}", f"{formula}", f"{page}"])
