@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.ink import Floats, Stroke, in_order, stroke_boxes, usual_size
+from gryphone.ink import Floats, Stroke, in_order, quantile_of, stroke_boxes, usual_size
 
 Strip = NDArray[np.int64]  # strokes, by their indices
 Chosen = NDArray[np.bool_]
@@ -40,8 +40,9 @@ APART, LOOSE = 0.95, 1.3  # of paper between two lines: written one after the ot
 BACK = 0.15  # of the pairs of two strips' strokes that were written from bottom to top
 FAR = 2.0  # between parts of one formula, however they were written
 # Of paper, at which two lines are as likely as one formula: traced, or written one after the other.
-MIDDLE, MIDDLE_IN_TIME, STEEP = 0.65, 0.35, 4.0  # and by how much the odds grow with it
-SHORT_LINE = 2.0  # odds against a line of one or two strokes
+MIDDLE, MIDDLE_IN_TIME, STEEP = 0.75, 0.35, 4.0  # and by how much the odds grow with it
+SHORT_LINE = 2.0  # odds against a line of one or two strokes, and
+SMALL_LINE, SMALLER = 1.5, 0.75  # against one that is written smaller, as limits are
 SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
 STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them out; its length
 MOST_MARKS = 50  # of the longest strokes that are looked at
@@ -63,13 +64,13 @@ class Boxes:
 
     def across(self) -> Floats:
         """(n, n): room between two strokes from left to right, below 0 where they overlap."""
-        return np.maximum(self.left[None] - self.right[:, None], self.left[:, None] - self.right)
+        return apart(self.left, self.right)
 
     def down(self) -> Floats:
         """(n, n): the same from top to bottom."""
-        return np.maximum(self.top[None] - self.bottom[:, None], self.top[:, None] - self.bottom)
+        return apart(self.top, self.bottom)
 
-    def around(self, some: Sequence[int] | Chosen) -> tuple[float, float, float, float]:
+    def around(self, some: Strip | Chosen) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of some strokes together."""
         s = np.asarray(some)
         return (
@@ -79,10 +80,16 @@ class Boxes:
             float(self.bottom[s].max()),
         )
 
-    def middle(self, some: Sequence[int] | Chosen) -> float:
+    def middle(self, some: Strip | Chosen) -> float:
         """The height of some strokes' middle."""
         _, top, _, bottom = self.around(some)
         return (top + bottom) / 2
+
+
+def apart(low: Floats, high: Floats) -> Floats:
+    """(n, n): room between intervals, below 0 where they overlap."""
+    room: Floats = np.maximum(low[None] - high[:, None], low[:, None] - high)
+    return room
 
 
 def linked(links: Chosen) -> NDArray[np.int64]:
@@ -106,7 +113,8 @@ def bars(boxes: Boxes) -> Chosen:
     twin = near & alike & (boxes.across() < -0.4 * np.minimum.outer(boxes.width, boxes.width))
     twin &= flat[:, None] & flat[None]
     np.fill_diagonal(twin, False)
-    return flat & ~twin.any(1)
+    found: Chosen = flat & ~twin.any(1)
+    return found
 
 
 def fractions(boxes: Boxes) -> Chosen:
@@ -177,15 +185,18 @@ def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
 
 def with_crumbs(boxes: Boxes, strips: Sequence[Strip], timed: bool = False) -> list[Strip]:
     """What is too little for a line put to the strip that is nearest."""
-    away = np.hypot(np.maximum(boxes.across(), 0), np.maximum(boxes.down(), 0))
+    order, firsts = np.concatenate(strips), np.cumsum([0, *map(len, strips[:-1])])
+
+    def least(each: Floats) -> Floats:
+        """(strips, strips) of (strokes, strokes)."""
+        rows = np.minimum.reduceat(each[np.ix_(order, order)], firsts, 0)
+        found: Floats = np.minimum.reduceat(rows, firsts, 1)
+        return found
+
+    gaps = least(np.hypot(np.maximum(boxes.across(), 0), np.maximum(boxes.down(), 0)))
     if timed:  # what was written just before or after is nearer than it looks
-        number = np.arange(len(away))
-        away += LATER * (np.abs(number[:, None] - number) > 1)
-    order = np.concatenate(strips)
-    firsts = np.cumsum([0, *map(len, strips[:-1])])
-    gaps = np.minimum.reduceat(
-        np.minimum.reduceat(away[np.ix_(order, order)], firsts, 0), firsts, 1
-    )
+        number = np.arange(len(order))
+        gaps += LATER * (least(np.abs(number[:, None] - number)) > 1)
     np.fill_diagonal(gaps, math.inf)
     found = list(strips)
     for place in sorted(range(len(strips)), key=lambda k: len(strips[k])):
@@ -216,6 +227,9 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
     if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > 1 or gap > FAR):
         return math.inf
     odds = STEEP * (gap - (MIDDLE_IN_TIME if timed else MIDDLE))
+    longer = np.maximum(boxes.width, boxes.height)
+    small, large = sorted(float(quantile_of(longer[strip])) for strip in (upper, lower))
+    odds -= SMALL_LINE * (small < SMALLER * large)
     return odds - SHORT_LINE * (min(len(upper), len(lower)) <= CRUMBS)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from gryphone.errors import ConfigError, InkError
 from gryphone.ink import Stroke, in_order
+from gryphone.latex.tree import words
 from gryphone.reading.inputs import Input
 from gryphone.reading.lines import (
     COLUMN,
@@ -37,72 +38,19 @@ from gryphone.recognition.answer import answer_together, prepare, spell
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.otherwise import AFTER, DOUBT, NUMBER, SMALL, is_joined, plain_text
 from gryphone.recognition.question import MOST_STEPS, Ask
-from gryphone.recognition.result import Alternative, Box, Result
+from gryphone.recognition.result import Alternative, Box, Result, Symbol
 
 MOST_LINES = 60  # of one page
 MOST_JOINED = 4  # strips of a doubtful formula
 LEAST = 0.02  # confidence that counts as none
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it
-RELATIONS = frozenset(
-    [
-        r"=",
-        r"<",
-        r">",
-        r"\leq",
-        r"\geq",
-        r"\le",
-        r"\ge",
-        r"\neq",
-        r"\ne",
-        r"\approx",
-        r"\equiv",
-        r"\sim",
-        r"\simeq",
-        r"\cong",
-        r"\propto",
-        r"\in",
-        r"\subset",
-        r"\subseteq",
-        r"\Rightarrow",
-        r"\Leftrightarrow",
-        r"\iff",
-        r"\implies",
-    ]
+RELATIONS = words(
+    r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
+    \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
 )
-WORDS = frozenset(
-    [
-        "or",
-        "and",
-        "if",
-        "where",
-        "so",
-        "thus",
-        "for",
-        "let",
-        "with",
-        "when",
-        "then",
-        "hence",
-        "since",
-        "else",
-        "otherwise",
-        "answer",
-        "proof",
-        "solution",
-        "find",
-        "solve",
-        "given",
-        "show",
-        "that",
-        "is",
-        "as",
-        "by",
-        "we",
-        "have",
-        "we",
-        "get",
-        "note",
-    ]
+WORDS = words(
+    """or and if where so thus for let with when then hence since else otherwise answer proof
+    solution find solve given show that is as by we have get note"""
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED = "text", "number", "crossed out"
@@ -450,7 +398,8 @@ def put_together(pieces: Sequence[Result | str]) -> Result:
     for piece in pieces:
         tokens += [piece] if isinstance(piece, str) else piece.tokens
     latex, starts = spell(tokens)
-    symbols, place = [], 0
+    symbols: list[Symbol] = []
+    place = 0
     for piece in pieces:
         if isinstance(piece, Result):
             shift = starts[place] if piece.tokens else 0
