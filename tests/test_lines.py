@@ -1,5 +1,6 @@
 """Lines of a page by geometry alone, on made-up ink: each rule on its own."""
 
+import itertools
 import math
 
 import numpy as np
@@ -42,7 +43,7 @@ def sizes(strokes: list[Stroke], timed: bool = False) -> list[int]:
 
 def odds(strokes: list[Stroke], timed: bool = False) -> list[float]:
     boxes, strips = Boxes(strokes), strips_of(strokes, timed)
-    pairs = zip(strips, strips[1:], strict=False)
+    pairs = itertools.pairwise(strips)
     return [cut_odds(boxes, a, b, timed) for a, b in pairs]
 
 

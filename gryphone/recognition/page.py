@@ -50,7 +50,7 @@ RELATIONS = words(
 )
 WORDS = words(
     """or and if where so thus for let with when then hence since else otherwise answer proof
-    solution find solve given show that is as by we have get note"""
+    solution find solve given show that have note"""
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED = "text", "number", "crossed out"
@@ -356,7 +356,7 @@ def kind_of(word: Result, formula: Result, whole: Result, is_left: bool) -> str:
 
 def is_text(result: Result) -> bool:
     """Whether a reading is a word: one known beside formulas, or doubtful letters in a row."""
-    text = plain_text(result).lower()
+    text = result.latex.lower()  # scripts are no part of words
     if text in WORDS:
         return True
     letters = text.isalpha() and text.isascii() and len(text) >= 4
