@@ -107,6 +107,13 @@ def test_what_is_written_smaller_is_rather_a_limit_than_a_line() -> None:
     assert alike > 0 > small
 
 
+def test_what_a_fraction_bar_lacks_is_rather_its_half_than_a_line() -> None:
+    above, below = at("x+1", 12, 0), at("n-1", 12, 24)
+    strips = np.arange(6), np.arange(6, 9)
+    bar, minus = ([*above, line, *below] for line in (level(10, 50, 17), level(10, 20, 17)))
+    assert cut_odds(Boxes(bar), *strips) + 2 < cut_odds(Boxes(minus), *strips)
+
+
 def test_doubt_grows_as_the_paper_between_two_lines_shrinks() -> None:
     gaps = (12.0, 14.0, 16.0, 18.0)
     found = [odds([*at("x+1=2", 0, 0), *at("n-1+n", 0, 4 + gap)])[0] for gap in gaps]

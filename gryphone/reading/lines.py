@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ BACK = 0.15  # of the pairs of two strips' strokes that were written from bottom
 FAR = 2.0  # between parts of one formula, however they were written
 # Of paper, at which two lines are as likely as one formula: traced, or written one after the other.
 MIDDLE, MIDDLE_IN_TIME, STEEP = 0.75, 0.35, 4.0  # and by how much the odds grow with it
+HANGING = 3.0  # odds against a line that would be the other half of a fraction,
 SHORT_LINE = 2.0  # odds against a line of one or two strokes, and
 SMALL_LINE, SMALLER = 1.5, 0.75  # against one that is written smaller, as limits are
 SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
@@ -61,6 +63,13 @@ class Boxes:
         self.left, self.top = (low / self.usual).T
         self.right, self.bottom = (high / self.usual).T
         self.width, self.height = self.right - self.left, self.bottom - self.top
+
+    def of(self, some: Strip) -> Boxes:
+        """The boxes of some of the strokes, in the same unit."""
+        part = copy(self)
+        for name in ("left", "top", "right", "bottom", "width", "height"):
+            setattr(part, name, getattr(self, name)[some])
+        return part
 
     def across(self) -> Floats:
         """(n, n): room between two strokes from left to right, below 0 where they overlap."""
@@ -103,8 +112,9 @@ def linked(links: Chosen) -> NDArray[np.int64]:
     return owner
 
 
-def bars(boxes: Boxes) -> Chosen:
+def bars(boxes: Boxes, some: Strip | None = None) -> Chosen:
     """Level lines that may divide a fraction: long enough, and no part of an equals sign."""
+    boxes = boxes if some is None else boxes.of(some)
     flat = (boxes.width > BAR) & (boxes.height < FLAT * boxes.width + 0.05)
     near = np.abs(boxes.down()) < 0.6
     alike = np.minimum.outer(boxes.width, boxes.width) > 0.5 * np.maximum.outer(
@@ -230,7 +240,21 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
     longer = np.maximum(boxes.width, boxes.height)
     small, large = sorted(float(quantile_of(longer[strip])) for strip in (upper, lower))
     odds -= SMALL_LINE * (small < SMALLER * large)
+    odds -= HANGING * (_hangs(boxes, upper, lower, 1) or _hangs(boxes, lower, upper, -1))
     return odds - SHORT_LINE * (min(len(upper), len(lower)) <= CRUMBS)
+
+
+def _hangs(boxes: Boxes, strip: Strip, other: Strip, side: int) -> bool:
+    """Whether the other strip is what a strip's fraction bar lacks: below (1), above (-1)."""
+    left, _, right, _ = boxes.around(other)
+    middle, height = (boxes.left + boxes.right) / 2, side * (boxes.top + boxes.bottom) / 2
+    for bar in strip[bars(boxes, strip)]:
+        if left > boxes.left[bar] - BEYOND and right < boxes.right[bar] + BEYOND:
+            over = strip[(middle[strip] > boxes.left[bar]) & (middle[strip] < boxes.right[bar])]
+            over = over[over != bar]
+            if len(over) and (height[over] < height[bar]).all():
+                return True
+    return False
 
 
 def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
@@ -239,7 +263,7 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
     longer, shorter = np.maximum(boxes.width, boxes.height), np.minimum(boxes.width, boxes.height)
     length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in strokes]) / boxes.usual
     ends = np.array([np.hypot(*(s[-1] - s[0])) for s in strokes]) / boxes.usual
-    scribbles = (length > SCRIBBLE * longer) & (shorter > 0.4)
+    scribbles = (length > SCRIBBLE * longer) & (shorter > 0.4) & (longer > 0.8)
     lines = (length >= STRUCK_LONG) & (ends > STRAIGHT * length)
     found = []
     for i in np.argsort(-length)[:MOST_MARKS]:

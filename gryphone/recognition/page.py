@@ -213,7 +213,9 @@ def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> lis
         for i in range(max(0, j - MOST_JOINED), j):
             strip = np.sort(np.concatenate(run[i:j]))
             score, before = best[i]
-            score += math.log(max(read[_key(strip)].confidence, LEAST))
+            sure = min(max(read[_key(strip)].confidence, LEAST), 1 - LEAST)
+            # Two lines as one formula are never read with confidence.
+            score += math.log(sure) + (j > i + 1) * max(0.0, math.log(sure / (1 - sure))) / 2
             # Half of the odds for a cut, half against where there is none.
             inner = sum(page.odds(run[k - 1], run[k]) for k in range(i + 1, j))
             score += ((page.odds(run[i - 1], run[i]) if i else 0.0) - inner) / 2
