@@ -114,6 +114,12 @@ def test_what_a_fraction_bar_lacks_is_rather_its_half_than_a_line() -> None:
     assert cut_odds(Boxes(bar), *strips) + 2 < cut_odds(Boxes(minus), *strips)
 
 
+def test_a_line_that_climbs_is_rather_one_than_two() -> None:
+    stairs = [*at("x+1", 0, 0), *at("n-1", 38, 13)]
+    assert odds(stairs) == [-4.0]
+    assert odds([*at("x+1", 0, 0), *at("n-1", 20, 13)])[0] > -4
+
+
 def test_doubt_grows_as_the_paper_between_two_lines_shrinks() -> None:
     gaps = (12.0, 14.0, 16.0, 18.0)
     found = [odds([*at("x+1=2", 0, 0), *at("n-1+n", 0, 4 + gap)])[0] for gap in gaps]
@@ -123,6 +129,11 @@ def test_doubt_grows_as_the_paper_between_two_lines_shrinks() -> None:
 
 def test_parts_of_one_height_are_one_strip_however_far_apart() -> None:
     assert sizes([*at("x+1", 0, 0), *at("=2", 80, 1)]) == [8]
+
+
+def test_a_note_in_the_margin_does_not_join_two_lines() -> None:
+    lines = [*at("x+1=2", 0, 0), *at("n-1+n", 0, 25)]
+    assert sizes([*lines, *at("n", 100, 12, 12.0)]) in ([9, 6], [8, 7], [8, 1, 6])
 
 
 def test_scribbles_and_lines_through_writing_cross_it_out() -> None:
@@ -181,4 +192,6 @@ def test_a_brace_opens_rows_and_brackets_enclose_them() -> None:
         [[1], [2]],
         [[3], [4]],
     ]
+    root = [arc(0, -2, 40, 5), level(8, 60, -2), *at("x+1", 10, 14)]
+    assert brackets(root, np.arange(len(root))) is None
     assert brackets(list(row("(n-1)").strokes), np.arange(5)) is None

@@ -125,19 +125,25 @@ def test_words_and_numbers_beside_a_formula() -> None:
     assert is_text(said("or")) and is_text(said("wherc", 0.3))
     assert not is_text(said("xy", 0.3)) and not is_text(said("abcd", 0.9))
     assert not is_text(said("I_{moy}", 0.3)) and not is_text(said("o^{r}"))
-    assert kind_of(said("3)"), formula, whole, True) == "number"
-    assert kind_of(said("(12)"), formula, whole, False) == "number"
-    assert kind_of(said("(x)"), formula, whole, False) == ""
-    assert kind_of(said("where", 0.2), formula, whole, True) == "text"
-    assert kind_of(said("where", 0.2), said("x=1", 0.3), whole, True) == ""  # no surer without
-    assert kind_of(said("3)"), said("=1", 0.8), whole, True) == ""  # a sign joins them
+    assert kind_of(said("3)"), formula, whole, "left") == "number"
+    assert kind_of(said("(12)"), formula, whole, "right") == "number"
+    assert kind_of(said("(x)"), formula, whole, "right") == ""
+    assert kind_of(said("where", 0.2), formula, whole, "left") == "text"
+    assert kind_of(said("where", 0.2), said("x=1", 0.3), whole, "left") == ""  # no surer without
+    assert kind_of(said("y=2", 0.8), formula, whole, "both") == "apart"  # two formulas on a line
+    assert kind_of(said("y=2", 0.5), formula, whole, "both") == ""
+    assert kind_of(said("3)"), said("=1", 0.8), whole, "left") == ""  # a sign joins them
 
 
 def test_what_stands_apart_on_either_side_is_looked_at() -> None:
-    strokes = [*at("n", 0, 0), *at("x+1=2x", 40, 0), *at("2", 140, 0)]
+    strokes = [*at("n", 0, 0), *at("x+1=2x", 40, 0), *at("2", 130, 0)]
     paper = Paper(Input(Ink(tuple(strokes))))
     found = list(paper.beside(np.arange(len(strokes))))
-    assert [(a.tolist(), left) for a, _, left in found] == [([0], True), ([11], False)]
+    assert [(each.part.tolist(), each.side) for each in found] == [
+        ([0], "left"),
+        ([11], "right"),
+        ([0], "both"),
+    ]
     close = Paper(Input(row("x+1=2")))
     assert list(close.beside(np.arange(8))) == []
 

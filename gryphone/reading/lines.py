@@ -174,23 +174,22 @@ def strips_of(strokes: Sequence[Stroke], timed: bool = False) -> list[Strip]:
 
 
 def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
-    """Strips that lie at one height made one."""
-    done: list[tuple[Strip, float, float]] = []
+    """Strips that lie at one height made one: each goes to the largest that it shares most with.
+
+    A note in the margin between two lines goes to one of them, and does not join the other to it.
+    """
+    rows: list[tuple[list[Strip], float, float]] = []
     for strip in sorted(strips, key=lambda some: -len(some)):
-        joined = strip
         _, top, _, bottom = boxes.around(strip)
-        while True:
-            for place, (_, above, below) in enumerate(done):
-                shared = min(bottom, below) - max(top, above)
-                if shared >= LEVEL * min(bottom - top, below - above):
-                    other, above, below = done.pop(place)
-                    joined = np.concatenate([joined, other])
-                    top, bottom = min(top, above), max(bottom, below)
-                    break
-            else:
-                break
-        done.append((np.sort(joined), top, bottom))
-    return [strip for strip, _, _ in done]
+        shared = [min(bottom, below) - max(top, above) for _, above, below in rows]
+        best = int(np.argmax(shared)) if rows else 0
+        if rows:
+            parts, above, below = rows[best]
+            if shared[best] >= LEVEL * min(bottom - top, below - above):
+                parts.append(strip)
+                continue
+        rows.append(([strip], top, bottom))
+    return [np.sort(np.concatenate(parts)) for parts, _, _ in rows]
 
 
 def with_crumbs(boxes: Boxes, strips: Sequence[Strip], timed: bool = False) -> list[Strip]:
@@ -234,6 +233,9 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
         back = float((lower[None] < upper[:, None]).mean())
         if back > BACK and gap < FAR:
             return -math.inf
+    (left, _, right, _), (begin, _, end, _) = boxes.around(upper), boxes.around(lower)
+    if max(left, begin) > min(right, end) and gap < APART:
+        return -STEEP  # nothing lies above anything: rather one line that climbs
     if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > 1 or gap > FAR):
         return math.inf
     odds = STEEP * (gap - (MIDDLE_IN_TIME if timed else MIDDLE))
@@ -324,6 +326,8 @@ def rows_between(
     if len(inside) < 2:
         return []
     found = strips_of([strokes[i] for i in inside])
+    if any(bars(boxes, some).all() for some in (inside[part] for part in found)):
+        return []  # the line of a root, or of a fraction
     low, high = boxes.top[first] - 0.4, boxes.bottom[first] + 0.4
     rows = [inside[some] for some in found]
     spans = [boxes.around(row) for row in rows]

@@ -43,7 +43,8 @@ from gryphone.recognition.result import Alternative, Box, Result, Symbol
 MOST_LINES = 60  # of one page
 MOST_JOINED = 4  # strips of a doubtful formula
 LEAST = 0.02  # confidence that counts as none
-BESIDE = 1.2  # usual strokes between a formula and what stands beside it
+BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
+FAR_APART = 3.0  # between two formulas on one line
 RELATIONS = words(
     r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
     \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
@@ -53,7 +54,7 @@ WORDS = words(
     solution find solve given show that have note"""
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
-TEXT, NUMBERED, CROSSED = "text", "number", "crossed out"
+TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
 NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms")
 
 
@@ -302,58 +303,78 @@ class Paper:
         kind = "cases" if last is None else MATRICES[bracket_of(self.ink.strokes[first])]
         return Frame(kind, before, cells, after)
 
-    def beside(self, strip: Strip) -> Iterator[tuple[Strip, Strip, bool]]:
-        """What stands apart on the left (True) or the right of a line, and the rest of it."""
+    def beside(self, strip: Strip) -> Iterator[Beside]:
+        """What stands apart on the left or right of a line, and its halves left and right of the
+        widest gap."""
         left, right = self.boxes.left[strip], self.boxes.right[strip]
         order, reached, room = in_order(left, right)
         wide = np.flatnonzero(room > BESIDE)
         if not len(wide):
             return
         width = reached[-1] - left.min()
-        for place, is_left in ((int(wide[0]), True), (int(wide[-1]), False)):
-            size = reached[place] - left.min() if is_left else reached[-1] - reached[place]
-            if size < SMALL * width:
-                first, rest = np.sort(strip[order[: place + 1]]), np.sort(strip[order[place + 1 :]])
-                yield (first, rest, True) if is_left else (rest, first, False)
+        first, last, widest = int(wide[0]), int(wide[-1]), int(np.argmax(room))
+        for place, kind in ((first, "left"), (last, "right"), (widest, "both")):
+            parts = order[: place + 1], order[place + 1 :]
+            sizes = reached[place] - left.min(), reached[-1] - reached[place]
+            one, other = (np.sort(strip[part]) for part in parts)
+            if kind == "both":
+                if room[widest] > FAR_APART:
+                    yield Beside(one, other, kind)
+            elif sizes[kind == "right"] < SMALL * width:
+                yield Beside(*((one, other) if kind == "left" else (other, one)), kind)
 
     def sorted_out(
         self, network: Network, lines: Sequence[Strip], read: dict[Any, Result], ask: Ask
     ) -> tuple[list[Formula], list[Aside]]:
         """Formulas, and the words and numbers beside them."""
-        todo = list(lines)
+        split = {
+            _key(strip): list(self.beside(strip))
+            for strip in lines
+            if read[_key(strip)].confidence < DOUBT or NUMBER.match(plain_text(read[_key(strip)]))
+        }
+        parts = [p for some in split.values() for each in some for p in (each.part, each.rest)]
+        more = dict(zip(map(_key, parts), read_all(network, self, parts, ask), strict=True))
         formulas: list[Formula] = []
         asides: list[Aside] = []
-        doubtful = [
-            (strip, list(self.beside(strip)))
-            for strip in todo
-            if read[_key(strip)].confidence < DOUBT or NUMBER.match(plain_text(read[_key(strip)]))
-        ]
-        parts = [p for _, some in doubtful for one, rest, _ in some for p in (one, rest)]
-        more = dict(zip(map(_key, parts), read_all(network, self, parts, ask), strict=True))
-        split = {_key(strip): some for strip, some in doubtful}
-        for strip in todo:
-            whole, rest = read[_key(strip)], strip
-            for apart, others, is_left in split.get(_key(strip), []):
-                word, formula = more[_key(apart)], more[_key(others)]
-                kind = kind_of(word, formula, whole, is_left)
-                if kind and len(rest) == len(strip):
-                    asides.append(self.aside(kind, apart, plain_text(word)))
-                    rest, whole = others, formula
-            if is_text(whole):
-                asides.append(self.aside(TEXT, rest, plain_text(whole)))
-            else:
-                formulas.append(self.formula(rest, whole))
+        for strip in lines:
+            left = [(strip, read[_key(strip)])]
+            for each in split.get(_key(strip), []):
+                part, rest = more[_key(each.part)], more[_key(each.rest)]
+                kind = kind_of(part, rest, left[0][1], each.side)
+                if kind in (TEXT, NUMBERED):
+                    asides.append(self.aside(kind, each.part, plain_text(part)))
+                    left = [(each.rest, rest)]
+                elif kind:
+                    left = [(each.part, part), (each.rest, rest)]
+                if kind:
+                    break
+            for some, result in left:
+                if is_text(result):
+                    asides.append(self.aside(TEXT, some, plain_text(result)))
+                else:
+                    formulas.append(self.formula(some, result))
         return formulas, asides
 
 
-def kind_of(word: Result, formula: Result, whole: Result, is_left: bool) -> str:
-    """What stands beside a formula, or nothing where it is a part of it."""
-    if is_joined(word) or (is_left and is_joined(formula)):
+@dataclass(frozen=True)
+class Beside:
+    """A part of a line that stands apart from the rest: on its left, its right, or far away."""
+
+    part: Strip
+    rest: Strip
+    side: str
+
+
+def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
+    """What a part beside the rest of a line is; nothing where both are one formula."""
+    if is_joined(part) or (side != "right" and is_joined(rest)):
         return ""
-    text = plain_text(word)
-    if (NUMBER if is_left else AFTER).fullmatch(text) and formula.confidence >= whole.confidence:
+    if side == "both":
+        return APART if part.confidence * rest.confidence > whole.confidence else ""
+    number = NUMBER if side == "left" else AFTER
+    if number.fullmatch(plain_text(part)) and rest.confidence >= whole.confidence:
         return NUMBERED
-    return TEXT if is_text(word) and formula.confidence > whole.confidence else ""
+    return TEXT if is_text(part) and rest.confidence > whole.confidence else ""
 
 
 def is_text(result: Result) -> bool:
