@@ -236,7 +236,7 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
     (left, _, right, _), (begin, _, end, _) = boxes.around(upper), boxes.around(lower)
     if max(left, begin) > min(right, end) and gap < APART:
         return -STEEP  # nothing lies above anything: rather one line that climbs
-    if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > 1 or gap > FAR):
+    if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > CRUMBS or gap > FAR):
         return math.inf
     odds = STEEP * (gap - (MIDDLE_IN_TIME if timed else MIDDLE))
     longer = np.maximum(boxes.width, boxes.height)
