@@ -215,6 +215,7 @@ def test_pages_over_http() -> None:
         assert [f["strokes"] for f in data["formulas"]] == [
             list(f.strokes) for f in tiny_page(ink).formulas
         ]
+        assert '{route="/v1/page",status="200"}' in client.get("/metrics").text
         body = {"strokes": to_strokes(ink), "options": {"hint": "x"}}
         refused = client.post("/v1/page", json=body)
         assert refused.status_code == 422 and "hint is about one formula" in refused.text

@@ -41,6 +41,7 @@ from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 
 MOST_LINES = 60  # of one page
+MOST_FRAMED = 300  # strokes of a matrix or of cases
 MOST_JOINED = 4  # strips of a doubtful formula
 LEAST = 0.02  # confidence that counts as none
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
@@ -289,7 +290,7 @@ class Paper:
 
     def frame(self, strip: Strip) -> Frame | None:
         """Rows behind a tall bracket."""
-        found = brackets(self.ink.strokes, strip)
+        found = None if len(strip) > MOST_FRAMED else brackets(self.ink.strokes, strip)
         if found is None:
             return None
         first, last = found
