@@ -250,6 +250,7 @@ def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
     assert set(schema["paths"]) == {
         "/v1/recognize",
+        "/v1/page",
         "/v1/recognize/stream",
         "/v1/model",
         "/healthz",

@@ -120,7 +120,7 @@ def test_bad_json(client: TestClient, body: bytes, status: int, code: str, messa
     ],
 )
 def test_bad_files(client: TestClient, data: bytes, message: str) -> None:
-    for route in ("/v1/recognize", "/v1/recognize/stream"):
+    for route in ("/v1/recognize", "/v1/page", "/v1/recognize/stream"):
         response = client.post(route, files={"file": ("note.png", data)})
         assert response.status_code == 400, response.text
         error = response.json()["error"]

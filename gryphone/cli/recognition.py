@@ -82,6 +82,9 @@ def recognize(
         bool,
         typer.Option("--as-written", help="Give what each letter's ink says by itself."),
     ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Each file is a page of formulas: find and read all.")
+    ] = False,
 ) -> None:
     """Read handwritten formulas: one answer for each file, with its name unless one was named."""
     from gryphone.recognition.question import Ask, steps_of
@@ -100,6 +103,9 @@ def recognize(
         as_written=as_written,
     )
     names = _inputs(files, out)
+    if page:
+        _pages(names, ask, format_ or Output.latex, out, weights, device)
+        return
     # A folder or pattern that holds one file today holds two tomorrow: its name is printed, too.
     many = names != [Path(file) for file in files] or len(names) > 1
     if out is not None:
@@ -116,6 +122,48 @@ def recognize(
         result = replace(result, name=str(names[0]))
         emit(_shown(result, format_ or Output.latex), out)
         _warn(result)
+
+
+def _pages(
+    names: list[Path],
+    ask: Any,
+    format_: Output,
+    out: Path | None,
+    weights: Path | None,
+    device: str,
+) -> None:
+    """Pages, one after the other: LaTeX as a block for each, or JSON as a line."""
+    from gryphone.recognition.page import check_ask
+
+    check_ask(ask)
+    if format_ not in (Output.latex, Output.json):
+        raise ConfigError(f"--format {format_} is not for pages; use latex or json")
+    if out is not None:
+        check_writable(out)
+    recognizer = load_weights(weights, device)
+    shown: list[str] = []
+    wrong = 0
+    with _stoppable(len(names), "give the rest again") as count:
+        for done, path in enumerate(names, 1):
+            try:
+                found = replace(recognizer.recognize_page(str(path), ask=ask), name=str(path))
+            except GryphoneError as error:
+                wrong += 1
+                typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
+                continue
+            text = _json(found.to_dict()) if format_ is Output.json else found.latex
+            if len(names) > 1 and format_ is Output.latex:
+                text = f"{_on_one_line(str(path))}\t{text}"
+            shown.append(text)
+            if out is None:
+                typer.echo(text)
+            for note in found.notes:
+                typer.echo(f"gryphone: {_on_one_line(str(path))}: {note}", err=True)
+            count(done)
+    if out is not None:
+        emit("\n".join(shown), out)
+    if wrong:
+        raise typer.Exit(2)
 
 
 def _inputs(files: list[str], out: Path | None) -> list[Path]:
@@ -189,12 +237,16 @@ def load_weights(
 
 def _shown(result: "Result", format_: Output) -> str:
     if format_ is Output.json:
-        text = json.dumps(result.to_full_dict(), ensure_ascii=False)
-        # A name that is no UTF-8 cannot be printed; JSON has an escape for each of its characters.
-        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        return _json(result.to_full_dict())
     if format_ is Output.mathml:
         return result.mathml
     return result.to_text() if format_ is Output.text else _latex(result)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """One line; a name that is no UTF-8 cannot be printed, and JSON has an escape for that."""
+    text = json.dumps(data, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _latex(result: "Result") -> str:

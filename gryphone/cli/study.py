@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ def study(
         str,
         typer.Argument(
             help="main, crohme, ablation, tradeoff, steps, recovery, diversity, cases (the "
-            "paper's), remasking, breakdown, or all."
+            "paper's), remasking, breakdown, or all of these; pages (of several formulas)."
         ),
     ],
     weights: Annotated[
@@ -49,6 +50,10 @@ def study(
     Stopped, it goes on when it is given again: predictions are kept batch by batch.
     """
     from gryphone.errors import ConfigError, DataError, need
+
+    if name == "pages":
+        _pages(weights, sets or ["valid-2013", "valid-2023"], data, out, limit, device)
+        return
     from gryphone.recognition.recognizer import load
     from gryphone.studies.measures import Results, Truths
     from gryphone.studies.paper import Material, make, study_names
@@ -85,3 +90,31 @@ def study(
         path = make(each, material, out)
         note = f"{each}: the stored predictions have nothing for it"
         typer.echo(note if path is None else path, err=path is None)
+
+
+def _pages(
+    weights: list[str] | None,
+    sets: list[str],
+    data: Path,
+    out: Path,
+    limit: int | None,
+    device: str,
+) -> None:
+    """Made-up pages of real inks, read."""
+    from contextlib import ExitStack
+
+    from gryphone.recognition.recognizer import load
+    from gryphone.studies.measures import Truths
+    from gryphone.studies.pages import study
+    from gryphone.studies.predictions import named_weights
+
+    folders = list(named_weights(weights or []).values())
+    recognizer = load(folders[0] if folders else None, device)
+    truths = Truths(data)
+    with ExitStack() as bars:
+
+        def progress(title: str, total: int) -> Callable[[int], None]:
+            return bars.enter_context(progress_bar(title, total))
+
+        paths = {each: truths.path(each) for each in sets}
+        typer.echo(study(recognizer, paths, out, limit, progress))

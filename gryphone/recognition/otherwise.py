@@ -66,7 +66,7 @@ def readings(given: Input, first: Result) -> list[Reading]:
         for quarters in (1, 2, 3) if height > 0.6 * width else (2,):
             note = TURN.format(90 * quarters)
             found.append(Reading(_turned(given, quarters), everything, note))
-    if first.confidence < DOUBT or NUMBER.match(_plain(first)):
+    if first.confidence < DOUBT or NUMBER.match(plain_text(first)):
         for out, left in _beside(given.ink):
             found += _without(given, out, APART, left)
     if first.confidence < DOUBT:
@@ -92,12 +92,12 @@ def surer(
             least = max(first.confidence + MUCH_MORE, VERY_SURE)
         elif reading.note in HINTS:
             least = max(least, SURE)
-            strong = strong and first.confidence < TURNED and not _is_joined(result)
+            strong = strong and first.confidence < TURNED and not is_joined(result)
         if word is not None and reading.apart is not None:
-            if _is_joined(word) or _is_joined(result):
+            if is_joined(word) or is_joined(result):
                 continue
             number = NUMBER if reading.strong else AFTER  # on the left, or on the right
-            if number.fullmatch(_plain(word)) or NUMBER.match(_plain(first)):
+            if number.fullmatch(plain_text(word)) or NUMBER.match(plain_text(first)):
                 strong, least = True, min(SURE, first.confidence)
             else:
                 word_like = len(reading.apart.ink.strokes) >= WORD
@@ -117,12 +117,12 @@ def surer(
     return replace(result, symbols=symbols, warnings=warnings, name=first.name)
 
 
-def _is_joined(result: Result) -> bool:
+def is_joined(result: Result) -> bool:
     """Whether an answer starts or ends with a sign that has something on both sides."""
     return not {*result.tokens[:1], *result.tokens[-1:]}.isdisjoint(JOINTS)
 
 
-def _plain(result: Result) -> str:
+def plain_text(result: Result) -> str:
     """The answer without its structure."""
     return re.sub(r"[{}_^\s]|\\prime|\\[a-z]*dots", "", result.latex)
 

@@ -24,6 +24,7 @@ from gryphone.reading.inputs import STDIN, Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.page import PageResult, read_page
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
 
@@ -65,6 +66,17 @@ class Recognizer(Network):
         """The formula in one input; the options are those of `Ask`, or a ready `ask`."""
         began = time.perf_counter()
         return self.encode(source, name=name).answer(_ask(ask, options), began)
+
+    def recognize_page(
+        self,
+        source: Any,
+        *,
+        name: str | None = None,
+        ask: Ask | None = None,
+        **options: Unpack[Options],
+    ) -> PageResult:
+        """All formulas of an ink or a picture, in reading order."""
+        return read_page(self, read_input(source, name), _ask(ask, options))
 
     @overload
     def recognize_many(

@@ -30,6 +30,7 @@ from gryphone.server.schemas import (
     InkRequest,
     ModelAnswer,
     Options,
+    PageAnswer,
     Upload,
 )
 from gryphone.server.service import Service
@@ -117,6 +118,16 @@ def _routes(app: FastAPI, service: Service) -> None:
         return Response(await service.recognize(request), media_type=JSON)
 
     @app.post(
+        "/v1/page",
+        responses={200: {"model": PageAnswer}, **ERRORS},
+        openapi_extra=BODY,
+        summary="Read all formulas of a page",
+        tags=["recognition"],
+    )
+    async def page(request: Request) -> Response:
+        return Response(await service.page(request), media_type=JSON)
+
+    @app.post(
         "/v1/recognize/stream",
         responses={200: {"content": {"text/event-stream": {}}, "description": STREAM}, **ERRORS},
         response_class=Response,
@@ -194,6 +205,7 @@ def describe_model(service: Service) -> dict[str, Any]:
             "points": settings.points,
             "path": settings.path,
             "patches": settings.patches,
+            "page": settings.page,
             "deadline_ms": 1000 * settings.seconds,
             "queue": settings.queue,
             "batch": service.engine.batch,

@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
+from gryphone.recognition.page import PageResult, read_page
 from gryphone.recognition.question import AUTO_STEPS, Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
@@ -57,7 +59,8 @@ class Job:
     expires: float
     emit: Callable[[Step], None] | None = None
     cost: float = 0.0
-    answer: Future[Result] = field(default_factory=Future)
+    page: bool = False  # of several formulas
+    answer: Future[Any] = field(default_factory=Future)  # a Result, or a PageResult
     client_left: bool = False  # stop at the next step
 
     @property
@@ -235,7 +238,10 @@ class Engine:
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         """Answer a batch; should it fail as a whole, every job on its own."""
-        jobs = [job for job in jobs if self._wanted(job)]
+        for job in jobs:
+            if job.page and self._wanted(job):
+                self._answer_page(job)
+        jobs = [job for job in jobs if not job.page and self._wanted(job)]
         if not jobs:
             return
         if self.recognizer is not None and 1 < len(jobs) <= self.recognizer.backend.few:
@@ -289,6 +295,15 @@ class Engine:
         except Exception as error:
             self._fail(job, error)
 
+    def _answer_page(self, job: Job) -> None:
+        """All lines of a page, together."""
+        if self.recognizer is None:
+            raise RuntimeError("the model is not loaded")
+        try:
+            self._succeed(job, read_page(self.recognizer, job.input, self._asked(job)))
+        except Exception as error:
+            self._fail(job, error)
+
     def _decode(self, group: Sequence[tuple[Job, Question]]) -> None:
         """Refine questions together; should that fail, each on its own."""
         group = [(job, question) for job, question in group if self._wanted(job)]
@@ -323,7 +338,7 @@ class Engine:
             self._fail(job, obstacle)
         return obstacle is None
 
-    def _succeed(self, job: Job, result: Result) -> None:
+    def _succeed(self, job: Job, result: Result | PageResult) -> None:
         # Its own deadline shortened the work; only the server's limit makes it worthless.
         obstacle = job.obstacle() if job.client_left or job.expires < time.perf_counter() else None
         if obstacle is not None:

@@ -290,6 +290,49 @@ class Answer(BaseModel):
     )
 
 
+class FormulaAnswer(BaseModel):
+    """One formula of a page; its symbols' strokes are those of the page."""
+
+    file: str
+    latex: str
+    tokens: list[str]
+    confidence: float
+    symbols: list[SymbolAnswer]
+    n_best: list[WeighedAnswer]
+    steps: int
+    seconds: float
+    seed: int
+    warnings: list[str]
+    mathml: str | None
+    box: tuple[float, float, float, float]
+    strokes: list[int] = Field(description="Indices into the strokes that were read.")
+
+
+class AsideAnswer(BaseModel):
+    """Ink that is no formula."""
+
+    kind: Literal["text", "number", "crossed out"]
+    box: tuple[float, float, float, float]
+    strokes: list[int]
+    guess: str = Field(description="What it may say, or nothing.")
+
+
+class PageAnswer(BaseModel):
+    """The formulas of a page in reading order."""
+
+    file: str
+    latex: str = Field(description="The one formula, or all of them aligned.")
+    aligned: str
+    formulas: list[FormulaAnswer]
+    asides: list[AsideAnswer]
+    seconds: float
+    warnings: list[str]
+    size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
+    ink: InkAnswer | None = Field(
+        default=None, description="Absent where the client sent the strokes."
+    )
+
+
 class ErrorDetail(BaseModel):
     """What went wrong."""
 

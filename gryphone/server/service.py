@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from gryphone.latex.mathml import to_mathml
 from gryphone.recognition.constraints import token_id
+from gryphone.recognition.page import PageResult, check_ask
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
@@ -91,6 +92,17 @@ class Service:
         finally:
             place.close()
 
+    async def page(self, request: Request) -> bytes:
+        """All formulas of one request, as JSON."""
+        body = await self._receive(request)
+        place = Place(self.admission, self._ahead())
+        try:
+            submission, job = await self._start(body, None, page=True)
+            result = await self._answer(request, job)
+            return await self._render(submission, result)
+        finally:
+            place.close()
+
     async def stream(self, request: Request) -> StreamingResponse:
         """The same, step by step. What fails before the first step has a status of its own."""
         body = await self._receive(request, stream=True)
@@ -135,13 +147,15 @@ class Service:
         return self.engine.ahead(time.perf_counter())
 
     async def _start(
-        self, body: Body, events: asyncio.Queue[Event] | None
+        self, body: Body, events: asyncio.Queue[Event] | None, page: bool = False
     ) -> tuple[Submission, Job]:
         """Read the ink of a request and queue its question."""
-        submission = await self._read(body)
+        submission = await self._read(body, page)
         ask = ask_of(self.recognizer, submission.options)
+        if page:
+            check_ask(ask)
         job = Job(submission.input, ask, body.began, body.began + self.settings.seconds)
-        job.cost = cost_of(submission.patches, ask)
+        job.cost, job.page = cost_of(submission.patches, ask), page
         self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
         if events is not None:
             put = _put_from_thread(events)
@@ -150,12 +164,12 @@ class Service:
         self.engine.submit(job)
         return submission, job
 
-    async def _read(self, body: Body) -> Submission:
+    async def _read(self, body: Body, page: bool = False) -> Submission:
         quick = media_type(body.content_type) != FORM and len(body.data) <= QUICK
         pool = self.quick_workers if quick else self.readers
         self.admission.reading += 1
         canvas = self.recognizer.checkpoint.config.canvas
-        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas)
+        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas, page)
         try:
             # No shield around it: what becomes of a reading that was given up is nobody's business,
             # and asyncio would log its error, in which names of files are.
@@ -163,7 +177,7 @@ class Service:
         finally:
             self.admission.reading -= 1
 
-    async def _answer(self, request: Request, job: Job) -> Result:
+    async def _answer(self, request: Request, job: Job) -> Any:
         try:
             due = job.expires if job.ask.deadline_ms is None else job.due + LATE_SECONDS
             # The engine settles every job, also one that nobody waits for: asyncio is told that
@@ -190,7 +204,7 @@ class Service:
         except Exception as error:
             yield _event("error", problem_of(error).body())
 
-    async def _render(self, submission: Submission, result: Result) -> bytes:
+    async def _render(self, submission: Submission, result: Result | PageResult) -> bytes:
         work = self.quick_workers.submit(render, submission, result)
         return await asyncio.wrap_future(work)
 
@@ -276,9 +290,9 @@ class EventStreamResponse(StreamingResponse):
             self.close()
 
 
-def render(submission: Submission, result: Result) -> bytes:
+def render(submission: Submission, result: Result | PageResult) -> bytes:
     """The answer as JSON."""
-    data = result.to_full_dict()
+    data = result.to_dict() if isinstance(result, PageResult) else result.to_full_dict()
     data["size"] = None if submission.size is None else list(submission.size)
     if submission.options.ink or not submission.sent:
         data["ink"] = {"strokes": [s.round(2).tolist() for s in submission.input.ink.strokes]}

@@ -25,8 +25,9 @@ class Settings:
     streams at a time. seconds: the most a request may take in all; read_seconds for reading an
     upload, body_seconds for sending its body, header_seconds for sending its headers. buffer:
     bodies that are held at a time, all together. path: length of all strokes together, in longer
-    sides of the ink. patches: squares of the canvas that the ink touches. scans: of a JPEG. hosts:
-    names that this server is called by, beside localhost, `host` and IP addresses; * is any.
+    sides of the ink. patches: squares of the canvas that the ink touches; page: those of all lines
+    of a page. scans: of a JPEG. hosts: names that this server is called by, beside localhost,
+    `host` and IP addresses; * is any.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +54,7 @@ class Settings:
     points: int = 100_000
     path: int = 1_000
     patches: int = 1_500
+    page: int = 4_000
     scans: int = 50
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from gryphone.reading.inkml import read_inkml
 from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.recognition.drawing import patches_of
+from gryphone.recognition.page import Paper, check_lines, segments
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
 from gryphone.server.settings import Settings
@@ -68,7 +69,11 @@ def media_type(header: str) -> str:
 
 
 def read_request(
-    body: bytes, content_type: str, settings: Settings, canvas: Canvas | None = None
+    body: bytes,
+    content_type: str,
+    settings: Settings,
+    canvas: Canvas | None = None,
+    page: bool = False,
 ) -> Submission:
     """The ink and the options of a request; with a canvas, what drawing it there costs."""
     submission = _read_request(body, content_type, settings)
@@ -83,6 +88,8 @@ def read_request(
     _check_path(submission.input.ink, settings)
     if canvas is None:
         return submission
+    if page:
+        return replace(submission, patches=_page_patches(submission, settings, canvas))
     patches = patches_of(submission.input.ink.strokes, canvas)
     if patches > settings.patches:
         raise InkError(
@@ -90,6 +97,20 @@ def read_request(
             f"limit is {settings.patches}; send one formula at a time"
         )
     return replace(submission, patches=patches)
+
+
+def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) -> int:
+    """What all lines of a page cost that will be read, those of doubt in every way."""
+    paper = Paper(submission.input)
+    runs = check_lines(paper.runs(), submission.input.ink.id)
+    wanted = (segment for run in runs for segment in segments(run))
+    patches = sum(patches_of(paper.part(some).ink.strokes, canvas) + 20 for some in wanted)
+    if patches > settings.page:
+        raise InkError(
+            f"{submission.input.ink.id}: the lines of the page cover {patches} patches of the "
+            f"canvas, the limit is {settings.page}; send a part of the page"
+        )
+    return patches
 
 
 def _read_request(body: bytes, content_type: str, settings: Settings) -> Submission:

@@ -1,0 +1,469 @@
+r"""A page of formulas: found, read together, and put together as `aligned`, cases or a matrix.
+
+`reading.lines` says what lies on the page. Where it is in doubt whether two strips are two lines or
+one formula, both are read, and the surer reading is the answer. A doubtful line that has a word or
+the number of an exercise beside it is read again without.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gryphone.errors import ConfigError, InkError
+from gryphone.ink import Stroke, in_order
+from gryphone.latex.tree import words
+from gryphone.reading.inputs import Input
+from gryphone.reading.lines import (
+    COLUMN,
+    CONDITION,
+    Boxes,
+    Strip,
+    bracket_of,
+    brackets,
+    cells_of,
+    crossed_out,
+    cut_odds,
+    rows_between,
+    strips_of,
+)
+from gryphone.recognition.answer import answer_together, prepare, spell
+from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.otherwise import AFTER, DOUBT, NUMBER, SMALL, is_joined, plain_text
+from gryphone.recognition.question import MOST_STEPS, Ask
+from gryphone.recognition.result import Alternative, Box, Result, Symbol
+
+MOST_LINES = 60  # of one page
+MOST_FRAMED = 300  # strokes of a matrix or of cases
+MOST_JOINED = 4  # strips of a doubtful formula
+LEAST = 0.02  # confidence that counts as none
+BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
+FAR_APART = 3.0  # between two formulas on one line
+RELATIONS = words(
+    r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
+    \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
+)
+WORDS = words(
+    """or and if where so thus for let with when then hence since else otherwise answer proof
+    solution find solve given show that have note"""
+)
+MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
+TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
+NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One formula of a page: its result, whose strokes are the page's, and where it is."""
+
+    result: Result
+    box: Box
+    strokes: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            **self.result.to_full_dict(),
+            "box": [round(x, 2) for x in self.box],
+            "strokes": list(self.strokes),
+        }
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Ink that is no formula: a word, the number of an exercise, what is crossed out."""
+
+    kind: str
+    box: Box
+    strokes: tuple[int, ...]
+    guess: str = ""  # what it may say
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "kind": self.kind,
+            "box": [round(x, 2) for x in self.box],
+            "strokes": list(self.strokes),
+            "guess": self.guess,
+        }
+
+
+@dataclass(frozen=True)
+class PageResult:
+    """The formulas of a page in reading order, and what else is on it."""
+
+    formulas: tuple[Formula, ...]
+    asides: tuple[Aside, ...] = ()
+    seconds: float = 0.0
+    name: str = "ink"
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"PageResult({len(self.formulas)} formulas, {self.latex!r})"
+
+    @property
+    def separate(self) -> tuple[str, ...]:
+        """The LaTeX of each formula."""
+        return tuple(formula.result.latex for formula in self.formulas)
+
+    @property
+    def latex(self) -> str:
+        """The whole page: the one formula that is on it, or all of them aligned."""
+        return self.aligned if len(self.formulas) > 1 else "".join(self.separate)
+
+    @cached_property
+    def aligned(self) -> str:
+        r"""All formulas below each other, aligned at the first relation of each."""
+        rows = r" \\ ".join(at_relation(f.result.tokens) for f in self.formulas)
+        return rf"\begin{{aligned}} {rows} \end{{aligned}}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know: warnings, of lines too, and what is no formula."""
+        said = [*self.warnings]
+        for number, formula in enumerate(self.formulas, 1):
+            said += [f"line {number}: {note}" for note in formula.result.warnings]
+        said += [f"{a.kind} was left out: {a.guess}".rstrip(": ") for a in self.asides]
+        return tuple(said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "file": self.name,
+            "latex": self.latex,
+            "aligned": self.aligned,
+            "formulas": [formula.to_dict() for formula in self.formulas],
+            "asides": [aside.to_dict() for aside in self.asides],
+            "seconds": round(self.seconds, 4),
+            "warnings": list(self.warnings),
+        }
+
+
+def at_relation(tokens: Sequence[str]) -> str:
+    """A row of `aligned`: the first relation outside of all braces has the mark before it."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token == "{" or token.startswith(r"\begin")) - (
+            token == "}" or token.startswith(r"\end")
+        )
+        if depth == 0 and token in RELATIONS:
+            left, right = spell(tokens[:place])[0], spell(tokens[place:])[0]
+            return f"{left} &{right}".strip()
+    return f"&{spell(tokens)[0]}"
+
+
+def check_ask(ask: Ask) -> None:
+    """Refuse what is about one formula."""
+    for name in NOT_OF_PAGES:
+        if getattr(ask, name) not in (None, (), {}):
+            raise ConfigError(f"{name} is about one formula; leave it out for a page")
+
+
+def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
+    """Find and read the formulas of an ink or a picture."""
+    check_ask(ask)
+    began = time.perf_counter()
+    page = Paper(given)
+    runs = check_lines(page.runs(), given.ink.id)
+    wanted = [segment for run in runs for segment in segments(run)]
+    frames = {key: frame for some in wanted if (frame := page.frame(some)) for key in [_key(some)]}
+    cells = [cell for frame in frames.values() for cell in frame.parts]
+    every = [*wanted, *cells]
+    read = dict(zip(map(_key, every), read_all(network, page, every, ask), strict=True))
+    for key, frame in frames.items():
+        put = frame.result([read[_key(part)] for part in frame.parts])
+        if put.confidence > read[key].confidence:
+            read[key] = put
+    chosen = [group for run in runs for group in best_cuts(page, run, read)]
+    formulas, asides = page.sorted_out(network, chosen, read, ask)
+    asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
+    seconds = time.perf_counter() - began
+    return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
+
+
+def check_lines(runs: list[list[Strip]], name: str) -> list[list[Strip]]:
+    """The same strips, where they are no more than a page has."""
+    count = sum(map(len, runs))
+    if count > MOST_LINES:
+        raise InkError(f"{name}: {count} lines; the limit is {MOST_LINES}; give a part of the page")
+    return runs
+
+
+def _key(strip: Strip) -> tuple[int, ...]:
+    return tuple(strip.tolist())
+
+
+def segments(run: Sequence[Strip]) -> list[Strip]:
+    """What neighbouring strips of doubt may be together."""
+    count = len(run)
+    pairs = ((i, j) for i in range(count) for j in range(i + 1, min(count, i + MOST_JOINED) + 1))
+    return [np.sort(np.concatenate(run[i:j])) for i, j in pairs]
+
+
+def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> list[Strip]:
+    """The way to cut a run of strips whose readings are surest, the paper between them counted."""
+    best: list[tuple[float, list[Strip]]] = [(0.0, [])]
+    for j in range(1, len(run) + 1):
+        ways = []
+        for i in range(max(0, j - MOST_JOINED), j):
+            strip = np.sort(np.concatenate(run[i:j]))
+            score, before = best[i]
+            sure = min(max(read[_key(strip)].confidence, LEAST), 1 - LEAST)
+            # Two lines as one formula are never read with confidence.
+            score += math.log(sure) + (j > i + 1) * max(0.0, math.log(sure / (1 - sure))) / 2
+            # Half of the odds for a cut, half against where there is none.
+            inner = sum(page.odds(run[k - 1], run[k]) for k in range(i + 1, j))
+            score += ((page.odds(run[i - 1], run[i]) if i else 0.0) - inner) / 2
+            ways.append((score, [*before, strip]))
+        best.append(max(ways, key=lambda way: way[0]))
+    return best[-1][1]
+
+
+class Paper:
+    """A page under the eyes of a reader: its strokes, less what is crossed out."""
+
+    def __init__(self, given: Input) -> None:
+        self.given, self.ink = given, given.ink
+        self.timed = not given.retraced  # a tracing knows no order
+        self.crossed = crossed_out(self.ink.strokes)
+        out = {i for some in self.crossed for i in some}
+        self.kept = np.array([i for i in range(len(self.ink.strokes)) if i not in out], dtype=int)
+        if not len(self.kept):  # then it is all that there is
+            self.crossed, self.kept = [], np.arange(len(self.ink.strokes))
+        self.boxes = Boxes(self.ink.strokes)
+
+    def runs(self) -> list[list[Strip]]:
+        """The strips from top to bottom; those of one run may belong together."""
+        found = strips_of([self.ink.strokes[i] for i in self.kept], self.timed)
+        runs: list[list[Strip]] = []
+        for strip in (self.kept[some] for some in found):
+            odds = self.odds(runs[-1][-1], strip) if runs else math.inf
+            if odds == -math.inf:
+                runs[-1][-1] = np.sort(np.concatenate([runs[-1][-1], strip]))
+            elif odds == math.inf:
+                runs.append([strip])
+            else:
+                runs[-1].append(strip)
+        return runs
+
+    def odds(self, upper: Strip, lower: Strip) -> float:
+        """Log-odds that there are two lines."""
+        return cut_odds(self.boxes, upper, lower, self.timed)
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """The stroke of the ink that each stroke of the other tracing lies nearest to."""
+        owners = []
+        for stroke in self.given.retraced:
+            middle = stroke[:: max(1, len(stroke) // 8)]
+            gaps = [float(_distance(middle, own)) for own in self.ink.strokes]
+            owners.append(int(np.argmin(gaps)))
+        return np.array(owners, dtype=int)
+
+    def part(self, strip: Strip) -> Input:
+        """Some of the strokes as an input."""
+        ink = replace(
+            self.ink, strokes=tuple(self.ink.strokes[i] for i in strip), glyphs=(), notes=()
+        )
+        own = np.flatnonzero(np.isin(self.owners, strip))
+        return Input(ink, tuple(self.given.retraced[i] for i in own))
+
+    def box(self, strip: Strip) -> Box:
+        """Around some of the strokes, in the coordinates of the input."""
+        left, top, right, bottom = (v * self.boxes.usual for v in self.boxes.around(strip))
+        return left, top, right, bottom
+
+    def aside(self, kind: str, strip: Strip, guess: str = "") -> Aside:
+        """Some of the strokes that are no formula."""
+        return Aside(kind, self.box(strip), _key(strip), guess)
+
+    def formula(self, strip: Strip, result: Result) -> Formula:
+        """Some of the strokes that are one."""
+        return Formula(replace(result, name=self.ink.id), self.box(strip), _key(strip))
+
+    def frame(self, strip: Strip) -> Frame | None:
+        """Rows behind a tall bracket."""
+        found = None if len(strip) > MOST_FRAMED else brackets(self.ink.strokes, strip)
+        if found is None:
+            return None
+        first, last = found
+        rows = rows_between(self.ink.strokes, strip, first, last)
+        room = COLUMN if last is not None else CONDITION
+        cells = cells_of(self.ink.strokes, rows, room)
+        inside = {*itertools.chain(*(row.tolist() for row in rows)), first, last}
+        rest = np.array([i for i in strip if i not in inside], dtype=int)
+        before = rest[self.boxes.left[rest] < self.boxes.left[first]]
+        after = rest[self.boxes.left[rest] >= self.boxes.left[first]]
+        kind = "cases" if last is None else MATRICES[bracket_of(self.ink.strokes[first])]
+        return Frame(kind, before, cells, after)
+
+    def beside(self, strip: Strip) -> Iterator[Beside]:
+        """What stands apart on the left or right of a line, and its halves left and right of the
+        widest gap."""
+        left, right = self.boxes.left[strip], self.boxes.right[strip]
+        order, reached, room = in_order(left, right)
+        wide = np.flatnonzero(room > BESIDE)
+        if not len(wide):
+            return
+        width = reached[-1] - left.min()
+        first, last, widest = int(wide[0]), int(wide[-1]), int(np.argmax(room))
+        for place, kind in ((first, "left"), (last, "right"), (widest, "both")):
+            parts = order[: place + 1], order[place + 1 :]
+            sizes = reached[place] - left.min(), reached[-1] - reached[place]
+            one, other = (np.sort(strip[part]) for part in parts)
+            if kind == "both":
+                if room[widest] > FAR_APART:
+                    yield Beside(one, other, kind)
+            elif sizes[kind == "right"] < SMALL * width:
+                yield Beside(*((one, other) if kind == "left" else (other, one)), kind)
+
+    def sorted_out(
+        self, network: Network, lines: Sequence[Strip], read: dict[Any, Result], ask: Ask
+    ) -> tuple[list[Formula], list[Aside]]:
+        """Formulas, and the words and numbers beside them."""
+        split = {
+            _key(strip): list(self.beside(strip))
+            for strip in lines
+            if read[_key(strip)].confidence < DOUBT or NUMBER.match(plain_text(read[_key(strip)]))
+        }
+        parts = [p for some in split.values() for each in some for p in (each.part, each.rest)]
+        more = dict(zip(map(_key, parts), read_all(network, self, parts, ask), strict=True))
+        formulas: list[Formula] = []
+        asides: list[Aside] = []
+        for strip in lines:
+            left = [(strip, read[_key(strip)])]
+            for each in split.get(_key(strip), []):
+                part, rest = more[_key(each.part)], more[_key(each.rest)]
+                kind = kind_of(part, rest, left[0][1], each.side)
+                if kind in (TEXT, NUMBERED):
+                    asides.append(self.aside(kind, each.part, plain_text(part)))
+                    left = [(each.rest, rest)]
+                elif kind:
+                    left = [(each.part, part), (each.rest, rest)]
+                if kind:
+                    break
+            for some, result in left:
+                if is_text(result):
+                    asides.append(self.aside(TEXT, some, plain_text(result)))
+                else:
+                    formulas.append(self.formula(some, result))
+        return formulas, asides
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A part of a line that stands apart from the rest: on its left, its right, or far away."""
+
+    part: Strip
+    rest: Strip
+    side: str
+
+
+def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
+    """What a part beside the rest of a line is; nothing where both are one formula."""
+    if is_joined(part) or (side != "right" and is_joined(rest)):
+        return ""
+    if side == "both":
+        return APART if part.confidence * rest.confidence > whole.confidence else ""
+    number = NUMBER if side == "left" else AFTER
+    if number.fullmatch(plain_text(part)) and rest.confidence >= whole.confidence:
+        return NUMBERED
+    return TEXT if is_text(part) and rest.confidence > whole.confidence else ""
+
+
+def is_text(result: Result) -> bool:
+    """Whether a reading is a word: one known beside formulas, or doubtful letters in a row."""
+    text = result.latex.lower()  # scripts are no part of words
+    if text in WORDS:
+        return True
+    letters = text.isalpha() and text.isascii() and len(text) >= 4
+    return letters and result.confidence < DOUBT
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Rows and columns behind a bracket, with what stands before and behind them."""
+
+    kind: str
+    before: Strip
+    cells: list[list[Strip]]
+    after: Strip
+    parts: list[Strip] = field(init=False)
+
+    def __post_init__(self) -> None:
+        every = [self.before, *itertools.chain(*self.cells), self.after]
+        object.__setattr__(self, "parts", [strip for strip in every if len(strip)])
+
+    def result(self, read: Sequence[Result]) -> Result:
+        """The readings of all parts put together."""
+        left = iter(read)
+        pieces: list[Result | str] = [next(left)] if len(self.before) else []
+        pieces.append(rf"\begin{{{self.kind}}}")
+        for number, row in enumerate(self.cells):
+            pieces += [r"\\"] if number else []
+            for place, cell in enumerate(row):
+                pieces += ["&"] if place else []
+                pieces += [next(left)] if len(cell) else []
+        pieces.append(rf"\end{{{self.kind}}}")
+        pieces += [next(left)] if len(self.after) else []
+        return put_together(pieces)
+
+
+def put_together(pieces: Sequence[Result | str]) -> Result:
+    """Readings, and tokens between them, as one result; as sure as all of them are."""
+    tokens: list[str] = []
+    for piece in pieces:
+        tokens += [piece] if isinstance(piece, str) else piece.tokens
+    latex, starts = spell(tokens)
+    symbols: list[Symbol] = []
+    place = 0
+    for piece in pieces:
+        if isinstance(piece, Result):
+            shift = starts[place] if piece.tokens else 0
+            for symbol in piece.symbols:
+                start, end = (shift + at for at in symbol.span)
+                symbols.append(replace(symbol, position=len(symbols), span=(start, end)))
+        place += 1 if isinstance(piece, str) else len(piece.tokens)
+    parts = [piece for piece in pieces if isinstance(piece, Result)]
+    sure = math.prod(part.confidence for part in parts)
+    return replace(
+        parts[0],
+        latex=latex,
+        tokens=tuple(tokens),
+        confidence=sure,
+        symbols=tuple(symbols),
+        n_best=(Alternative(latex, 1.0),),
+        warnings=tuple(dict.fromkeys(note for part in parts for note in part.warnings)),
+        ids=np.zeros((0, 2), np.int64),
+    )
+
+
+def read_all(network: Network, page: Paper, strips: Sequence[Strip], ask: Ask) -> list[Result]:
+    """All parts of a page read together, their strokes numbered as the page's."""
+    size = max(1, network.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
+    found: list[Result] = []
+    for begin in range(0, len(strips), size):
+        some = strips[begin : begin + size]
+        batch = EncodedBatch.of(network, [page.part(strip) for strip in some])
+        asked = [prepare(batch, index, ask) for index in range(len(some))]
+        for strip, result in zip(
+            some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True
+        ):
+            symbols = tuple(
+                replace(s, strokes=tuple(int(strip[i]) for i in s.strokes)) for s in result.symbols
+            )
+            found.append(replace(result, symbols=symbols))
+    return found
+
+
+def _distance(points: np.ndarray, stroke: Stroke) -> float:
+    """The mean distance of points from a stroke's nearest."""
+    gap = points[:, None] - stroke[None]
+    return float(np.sqrt((gap**2).sum(2).min(1)).mean())
