@@ -120,4 +120,6 @@ def _base(node: Node) -> str:
 
 def _is_infix(items: tuple[Node, ...], at: int) -> bool:
     """Whether a sign stands between two terms: a minus at the front belongs to what follows."""
-    return 0 < at < len(items) - 1 and (_base(items[at]) in RELATIONS or not is_operator(items[at - 1]))
+    return 0 < at < len(items) - 1 and (
+        _base(items[at]) in RELATIONS or not is_operator(items[at - 1])
+    )

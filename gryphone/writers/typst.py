@@ -92,14 +92,16 @@ class TypstWriter(Writer):
             return text
         if found in NAMES:
             return NAMES[found]
-        return "\\" + found if found in _ESCAPED or (self.calls and found in ",;:") else quoted(found)
+        return (
+            "\\" + found if found in _ESCAPED or (self.calls and found in ",;:") else quoted(found)
+        )
 
     def scripts(self, node: Scripts) -> str:
         plain = isinstance(node.base, Symbol) or _is_bracket(node.base) or node.base is None
         base = '""' if node.base is None else self.node(node.base) if plain else ""
         base = base if plain else self.call("attach", Row((node.base,) if node.base else ()))[:-1]
         if node.limits:
-            base = f"{'limits' if node.limits == r'\limits' else 'scripts'}({base})"
+            base = f"{node.limits[1:].replace('nolimits', 'scripts')}({base})"
         sup = node.sup.items if node.sup else ()
         if not plain:
             self.calls += 1
@@ -122,7 +124,11 @@ class TypstWriter(Writer):
             case r"\frac" | r"\binom":
                 return self.call(node.name[1:], first, last)
             case r"\sqrt":
-                return self.call("root", node.option, first) if node.option else self.call("sqrt", first)
+                return (
+                    self.call("root", node.option, first)
+                    if node.option
+                    else self.call("sqrt", first)
+                )
             case r"\text":
                 return quoted(_text(node), always=True)
             case r"\operatorname":
@@ -180,5 +186,3 @@ def quoted(text: str, always: bool = False) -> str:
     if len(text) == 1 and not always or text[:1].isdigit():
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-

@@ -123,7 +123,9 @@ def read(source: Source) -> Row:
     assert rules is not None
     dropped = rules.drop - UPRIGHT - words(r"\limits \nolimits \quad \qquad \space ~")
     tokens = [
-        token if token.text == "'" else Token(rules.rename.get(token.text, token.text), token.position)
+        token
+        if token.text == "'"
+        else Token(rules.rename.get(token.text, token.text), token.position)
         for token in unified(positioned(source))
         if token.text not in dropped
     ]
@@ -205,7 +207,9 @@ def _struck(items: Iterable[Node]) -> list[Node]:
     for item in items:
         base = item.base if isinstance(item, Scripts) else item
         if out and out[-1] == Symbol(r"\not") and isinstance(base, Symbol):
-            struck = Symbol({"=": r"\neq", r"\in": r"\notin"}.get(base.text, rf"\not{base.text}"), base.at)
+            struck = Symbol(
+                {"=": r"\neq", r"\in": r"\notin"}.get(base.text, rf"\not{base.text}"), base.at
+            )
             out[-1] = replace(item, base=struck) if isinstance(item, Scripts) else struck
         else:
             out.append(item)
@@ -268,7 +272,9 @@ def _partner(out: list[Node], opened: list[int], text: str) -> int | None:
         if text in BARS:
             if first.text == text and place < len(out) - 1 and not is_operator(out[-1]):
                 return place
-        elif text in CLOSING and (OPENING.get(first.text) == text or (first.text, text) in _HALF_OPEN):
+        elif text in CLOSING and (
+            OPENING.get(first.text) == text or (first.text, text) in _HALF_OPEN
+        ):
             return place
         if first.text not in BARS:
             return None
@@ -293,7 +299,9 @@ def is_tall(node: Node | None) -> bool:
             limits = isinstance(base, Symbol) and base.text in BIG and (sub or sup)
             return bool(limits) or any(map(is_tall, (base, sub, sup)))
         case Command(name, args):
-            return name in (r"\frac", r"\binom", r"\overset", r"\underset") or any(map(is_tall, args))
+            return name in (r"\frac", r"\binom", r"\overset", r"\underset") or any(
+                map(is_tall, args)
+            )
         case Fence(_, body, _):
             return is_tall(body)
         case Matrix():
