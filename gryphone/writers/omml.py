@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gryphone.errors import need, writing
 from gryphone.latex.lexer import Source
-from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol
+from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol, words
 from gryphone.writers.unicode import COMBINING
 from gryphone.writers.walk import BIG, INTEGRALS, NAMES, RELATIONS, Writer
 
@@ -27,7 +27,8 @@ _STYLES = {
     r"\mathsf": '<m:scr m:val="sans-serif"/>',
     r"\mathtt": '<m:scr m:val="monospace"/>',
 }
-_BELOW = BIG - INTEGRALS | NAMES  # limits stand above and below
+# Limits stand above and below.
+_BELOW = BIG - INTEGRALS | words(r"\lim \limsup \liminf \max \min \sup \inf \det \gcd \Pr")
 
 
 def tag(name: str, *inner: str) -> str:

@@ -128,7 +128,7 @@ _ACCENTS = {
     r"\underbrace": "with a brace below",
     r"\cancel": "crossed out",
 }
-_NUMBERS = "zero one two three four five six seven eight nine ten".split()
+_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 class SpeechWriter(Writer):
@@ -159,6 +159,10 @@ class SpeechWriter(Writer):
         base = "" if node.base is None else self.node(node.base)
         if isinstance(node.base, Symbol) and (node.base.text in BIG or base.startswith("the ")):
             return f"{base} {self.over(node)} of"
+        if isinstance(node.base, Scripts):
+            base = f"group {base} end group"
+        if node.base == Symbol(r"\log") and node.sub is not None and node.sup is None:
+            return f"{base} base {self.row(node.sub)} of"
         if node.sub is not None:
             text, short = self.argument(node.sub)
             base += f" sub {text}" + ("" if short else " end sub")

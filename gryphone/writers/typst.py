@@ -183,6 +183,6 @@ def _text(node: Command) -> str:
 
 def quoted(text: str, always: bool = False) -> str:
     """A word in quotes; a single sign needs none."""
-    if len(text) == 1 and not always or text[:1].isdigit():
+    if not always and (len(text) == 1 or text[:1].isdigit()):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -154,8 +154,8 @@ def _node(node: Node) -> Node:
             inner = _row(body)
             return inner.items[0] if len(inner.items) == 1 else Group(inner)
         case Scripts(base, sub, sup):
-            parts = (None if part is None or not part.items else _row(part) for part in (sub, sup))
-            return replace(node, base=base and _node(base), **dict(zip(("sub", "sup"), parts)))
+            low, high = (_row(part) if part and part.items else None for part in (sub, sup))
+            return replace(node, base=base and _node(base), sub=low, sup=high)
         case Command():
             return _command(node)
         case Fence():
