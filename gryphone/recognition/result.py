@@ -75,6 +75,18 @@ class Result:
 
         return to_mathml(self.latex)
 
+    def to(self, target: str) -> str:
+        """The answer in another notation: a name of `gryphone.writers.TARGETS`, as "typst"."""
+        from gryphone.writers import write
+
+        return write(self.latex, target)
+
+    def sympy(self, constants: str = "e") -> Any:
+        """The answer as a SymPy object; an error names the part that has no clear meaning."""
+        from gryphone.writers.sympy import to_sympy
+
+        return to_sympy(self.latex, constants)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {

@@ -2,87 +2,21 @@
 
 from gryphone.latex.tree import Command, Fence, Matrix, Row, Scripts, Symbol, words
 from gryphone.latex.variants import FUNCTIONS
-from gryphone.writers.walk import Writer
+from gryphone.writers.walk import Writer, table
 
 # Symbols whose name in AsciiMath is not LaTeX's; those of the second list have the same.
-_NAMES = {
-    r"\cdot": "*",
-    "*": "**",
-    r"\star": "***",
-    "/": "//",
-    r"\backslash": "\\\\",
-    r"\times": "xx",
-    r"\div": "-:",
-    r"\circ": "@",
-    r"\oplus": "o+",
-    r"\otimes": "ox",
-    r"\odot": "o.",
-    r"\wedge": "^^",
-    r"\bigwedge": "^^^",
-    r"\vee": "vv",
-    r"\bigvee": "vvv",
-    r"\cap": "nn",
-    r"\bigcap": "nnn",
-    r"\cup": "uu",
-    r"\bigcup": "uuu",
-    r"\neq": "!=",
-    r"\leq": "<=",
-    r"\geq": ">=",
-    r"\prec": "-<",
-    r"\succ": ">-",
-    r"\notin": "!in",
-    r"\subset": "sub",
-    r"\supset": "sup",
-    r"\subseteq": "sube",
-    r"\supseteq": "supe",
-    r"\equiv": "-=",
-    r"\cong": "~=",
-    r"\approx": "~~",
-    r"\sim": "~",
-    r"\propto": "prop",
-    r"\neg": "not",
-    r"\Rightarrow": "=>",
-    r"\Leftrightarrow": "<=>",
-    r"\forall": "AA",
-    r"\exists": "EE",
-    r"\bot": "_|_",
-    r"\top": "TT",
-    r"\vdash": "|--",
-    r"\models": "|==",
-    r"\int": "int",
-    r"\oint": "oint",
-    r"\partial": "del",
-    r"\nabla": "grad",
-    r"\pm": "+-",
-    r"\mp": "-+",
-    r"\emptyset": "O/",
-    r"\infty": "oo",
-    r"\therefore": ":.",
-    r"\because": ":'",
-    r"\ldots": "...",
-    r"\rightarrow": "->",
-    r"\leftarrow": "larr",
-    r"\leftrightarrow": "harr",
-    r"\mapsto": "|->",
-    r"\uparrow": "uarr",
-    r"\downarrow": "darr",
-    r"\epsilon": "epsi",
-    r"\prime": "'",
-    r"\quad": "quad",
-    r"\qquad": "qquad",
-    r"\langle": "<<",
-    r"\rangle": ">>",
-    r"\lfloor": "|__",
-    r"\rfloor": "__|",
-    r"\lceil": "|~",
-    r"\rceil": "~|",
-    r"\{": "{",
-    r"\}": "}",
-    r"\parallel": "∥",
-    r"\|": "∥",
-    r"\arg": '"arg"',
-    r"\mod": "mod",
-}
+_NAMES = table(
+    r"""\cdot *  * **  \star ***  / //  \backslash \\  \times xx  \div -:  \circ @  \oplus o+
+    \otimes ox  \odot o.  \wedge ^^  \bigwedge ^^^  \vee vv  \bigvee vvv  \cap nn  \bigcap nnn
+    \cup uu  \bigcup uuu  \neq !=  \leq <=  \geq >=  \prec -<  \succ >-  \notin !in  \subset sub
+    \supset sup  \subseteq sube  \supseteq supe  \equiv -=  \cong ~=  \approx ~~  \sim ~
+    \propto prop  \neg not  \Rightarrow =>  \Leftrightarrow <=>  \forall AA  \exists EE  \bot _|_
+    \top TT  \vdash |--  \models |==  \int int  \oint oint  \partial del  \nabla grad  \pm +-
+    \mp -+  \emptyset O/  \infty oo  \therefore :.  \because :'  \ldots ...  \rightarrow ->
+    \leftarrow larr  \leftrightarrow harr  \mapsto |->  \uparrow uarr  \downarrow darr
+    \epsilon epsi  \prime '  \quad quad  \qquad qquad  \langle <<  \rangle >>  \lfloor |__
+    \rfloor __|  \lceil |~  \rceil ~|  \{ {  \} }  \parallel ∥  \| ∥  \arg "arg"  \mod mod"""
+)
 _SAME = words(
     r"""\alpha \beta \gamma \delta \varepsilon \zeta \eta \theta \vartheta \iota \kappa \lambda
     \mu \nu \xi \pi \rho \sigma \tau \upsilon \phi \varphi \chi \psi \omega \Gamma \Delta \Theta
@@ -93,41 +27,16 @@ _WORDS = words(
     r"""\sin \cos \tan \sec \csc \cot \arcsin \arccos \arctan \sinh \cosh \tanh \coth \exp \log
     \ln \det \dim \lim \gcd \min \max"""
 )
-_ACCENTS = {
-    r"\hat": "hat",
-    r"\widehat": "hat",
-    r"\tilde": "tilde",
-    r"\widetilde": "tilde",
-    r"\bar": "bar",
-    r"\overline": "bar",
-    r"\vec": "vec",
-    r"\overrightarrow": "vec",
-    r"\dot": "dot",
-    r"\ddot": "ddot",
-    r"\underline": "ul",
-    r"\overbrace": "obrace",
-    r"\underbrace": "ubrace",
-    r"\cancel": "cancel",
-    r"\mathbf": "bb",
-    r"\boldsymbol": "bb",
-    r"\mathbb": "bbb",
-    r"\mathcal": "cc",
-    r"\mathscr": "cc",
-    r"\mathfrak": "fr",
-    r"\mathsf": "sf",
-    r"\mathtt": "tt",
-}
-_ABOVE = {  # accents that AsciiMath has no name for
-    r"\check": "ˇ",
-    r"\widecheck": "ˇ",
-    r"\breve": "˘",
-    r"\acute": "´",
-    r"\grave": "`",
-    r"\mathring": "∘",
-    r"\dddot": "...",
-    r"\overleftarrow": "larr",
-    r"\overleftrightarrow": "harr",
-}
+_ACCENTS = table(
+    r"""\hat hat  \widehat hat  \tilde tilde  \widetilde tilde  \bar bar  \overline bar  \vec vec
+    \overrightarrow vec  \dot dot  \ddot ddot  \underline ul  \overbrace obrace
+    \underbrace ubrace  \cancel cancel  \mathbf bb  \boldsymbol bb  \mathbb bbb  \mathcal cc
+    \mathscr cc  \mathfrak fr  \mathsf sf  \mathtt tt"""
+)
+_ABOVE = table(
+    r"""\check ˇ  \widecheck ˇ  \breve ˘  \acute ´  \grave `  \mathring ∘  \dddot ...
+    \overleftarrow larr  \overleftrightarrow harr"""
+)
 
 
 class AsciiMathWriter(Writer):

@@ -6,34 +6,14 @@ from typing import Any
 
 from gryphone.errors import need
 from gryphone.latex.lexer import Source
-from gryphone.latex.tree import Command, Fence, Group, Matrix, Node, Row, Scripts, Symbol
-from gryphone.writers.walk import BARS, INTEGRALS, NAMES, RELATIONS, Inexpressible, read
+from gryphone.latex.tree import Command, Fence, Group, Matrix, Node, Row, Scripts, Symbol, words
+from gryphone.writers.walk import BARS, INTEGRALS, NAMES, RELATIONS, Inexpressible, read, table
 
-_FUNCTIONS = {
-    r"\sin": "sin",
-    r"\cos": "cos",
-    r"\tan": "tan",
-    r"\cot": "cot",
-    r"\sec": "sec",
-    r"\csc": "csc",
-    r"\sinh": "sinh",
-    r"\cosh": "cosh",
-    r"\tanh": "tanh",
-    r"\coth": "coth",
-    r"\arcsin": "asin",
-    r"\arccos": "acos",
-    r"\arctan": "atan",
-    r"\ln": "log",
-    r"\log": "log",
-    r"\exp": "exp",
-    r"\max": "Max",
-    r"\min": "Min",
-    r"\gcd": "gcd",
-    r"\det": "det",
-    r"\arg": "arg",
-    r"\Re": "re",
-    r"\Im": "im",
-}
+_FUNCTIONS = table(
+    r"""\sin sin  \cos cos  \tan tan  \cot cot  \sec sec  \csc csc  \sinh sinh  \cosh cosh  \tanh tanh
+    \coth coth  \arcsin asin  \arccos acos  \arctan atan  \ln log  \log log  \exp exp  \max Max
+    \min Min  \gcd gcd  \det det  \arg arg  \Re re  \Im im"""
+)
 _SETS = {"R": "Reals", "N": "Naturals", "Z": "Integers", "Q": "Rationals", "C": "Complexes"}
 _RELATIONS = {"=": "Eq", r"\neq": "Ne", "<": "Lt", ">": "Gt", r"\leq": "Le", r"\geq": "Ge"}
 _RELATIONS |= {r"\leqslant": "Le", r"\geqslant": "Ge", r"\in": "Contains"}
@@ -51,6 +31,11 @@ _NAMED = {  # as SymPy prints it: xhat is \hat{x}
     r"\mathbf": "bold",
     r"\boldsymbol": "bm",
 }
+_GREEK = words(
+    """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau
+    upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar
+    pi"""
+)
 _APPLIED = "fghFGH"  # letters that take what stands in brackets behind them
 
 
@@ -58,7 +43,12 @@ def to_sympy(source: Source, constants: str = "e") -> Any:
     """The formula as a SymPy object. Of the letters e and i, those in `constants` are Euler's
     number and the imaginary unit; f, g and h in front of brackets are functions."""
     need("sympy", "formats")
-    return _Reader(constants).relation(read(source).items)
+    reader = _Reader(constants)
+    try:
+        value = reader.relation(read(source).items)
+    except (TypeError, AttributeError, ArithmeticError) as error:  # such as a set minus a number
+        raise Inexpressible(f"SymPy: {error}; its parts do not go together") from error
+    return value.xreplace(reader.implied) if reader.implied else value
 
 
 def _error(message: str, node: Node | None) -> Inexpressible:
@@ -80,6 +70,7 @@ class _Reader:
         self.constants = {"e": sympy.E, "i": sympy.I}
         self.constants = {name: self.constants[name] for name in constants}
         self.items: list[Node] = []
+        self.implied: dict[Any, Any] = {}  # where there is dy/dx, every y is a function of x
 
     def inside(self, items: tuple[Node, ...], what: str = "relation") -> Any:
         """Read other items, then go on with these."""
@@ -119,7 +110,8 @@ class _Reader:
             while isinstance(self.peek(), Symbol) and _text(self.peek()) in ("+", "-"):
                 sign *= -1 if _text(self.items.pop(0)) == "-" else 1
             term = self.product()
-            total = sign * term if total is None else total + sign * term
+            term = -term if sign < 0 else term
+            total = term if total is None else total + term
         return total
 
     def peek(self) -> Node | None:
@@ -332,9 +324,9 @@ class _Reader:
         if len(top) == 1:
             return self.sympy.Derivative(self.product(), (variable, order))
         if len(top) == 2 and isinstance(top[1], Symbol):
-            return self.sympy.Derivative(
-                self.sympy.Function(self.name(top[1]))(variable), (variable, order)
-            )
+            name = self.name(top[1])
+            function = self.implied[self.sympy.Symbol(name)] = self.sympy.Function(name)(variable)
+            return self.sympy.Derivative(function, (variable, order))
         return self.sympy.Derivative(self.inside(top[1:]), (variable, order))
 
     def operator(self, text: str, node: Scripts) -> Any:
@@ -439,12 +431,6 @@ class _Reader:
         if value.is_infinite:
             side = "-" if value.is_extended_positive else "+"
         return self.sympy.Limit(self.product(), variable, value, dir=side)
-
-
-_GREEK = frozenset(
-    """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon
-    phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar pi""".split()
-)
 
 
 def _shown(node: Node) -> str:

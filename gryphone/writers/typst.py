@@ -2,7 +2,7 @@
 
 from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol, words
 from gryphone.latex.variants import FUNCTIONS
-from gryphone.writers.walk import OPENING, Writer
+from gryphone.writers.walk import OPENING, Writer, table
 
 # Each sign and its name in Typst.
 NAMES = {
@@ -20,40 +20,15 @@ NAMES = {
         ∵because ℓell ∥parallel ⟂perp"""
     )
 }
-_ACCENTS = {
-    r"\hat": "hat",
-    r"\widehat": "hat",
-    r"\tilde": "tilde",
-    r"\widetilde": "tilde",
-    r"\bar": "macron",
-    r"\vec": "arrow",
-    r"\overrightarrow": "arrow",
-    r"\overleftarrow": "arrow.l",
-    r"\overleftrightarrow": "arrow.l.r",
-    r"\dot": "dot",
-    r"\ddot": "dot.double",
-    r"\dddot": "dot.triple",
-    r"\check": "caron",
-    r"\widecheck": "caron",
-    r"\breve": "breve",
-    r"\acute": "acute",
-    r"\grave": "grave",
-    r"\mathring": "circle",
-    r"\overline": "overline",
-    r"\underline": "underline",
-    r"\overbrace": "overbrace",
-    r"\underbrace": "underbrace",
-    r"\cancel": "cancel",
-    r"\mathrm": "upright",
-    r"\mathbf": "bold",
-    r"\boldsymbol": "bold",
-    r"\mathbb": "bb",
-    r"\mathcal": "cal",
-    r"\mathscr": "scr",
-    r"\mathfrak": "frak",
-    r"\mathsf": "sans",
-    r"\mathtt": "mono",
-}
+_ACCENTS = table(
+    r"""\hat hat  \widehat hat  \tilde tilde  \widetilde tilde  \bar macron  \vec arrow
+    \overrightarrow arrow  \overleftarrow arrow.l  \overleftrightarrow arrow.l.r  \dot dot
+    \ddot dot.double  \dddot dot.triple  \check caron  \widecheck caron  \breve breve
+    \acute acute  \grave grave  \mathring circle  \overline overline  \underline underline
+    \overbrace overbrace  \underbrace underbrace  \cancel cancel  \mathrm upright  \mathbf bold
+    \boldsymbol bold  \mathbb bb  \mathcal cal  \mathscr scr  \mathfrak frak  \mathsf sans
+    \mathtt mono"""
+)
 _WORDS = FUNCTIONS - words(r"\lg") | words(r"\mod")
 _ESCAPED = frozenset("#$&\"'/\\_^`~@()[]{}")
 _DELIMITERS = {"(": '"("', "[": '"["', r"\{": '"{"', "|": '"|"', r"\|": '"||"'}

@@ -3,18 +3,12 @@
 import unicodedata
 
 from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol
-from gryphone.writers.walk import BINARY, NAMES, RELATIONS, Writer
+from gryphone.writers.walk import BINARY, NAMES, RELATIONS, Writer, table
 
-STYLES = {
-    r"\mathbb": "DOUBLE-STRUCK",
-    r"\mathcal": "SCRIPT",
-    r"\mathscr": "SCRIPT",
-    r"\mathfrak": "FRAKTUR",
-    r"\mathbf": "BOLD",
-    r"\boldsymbol": "BOLD",
-    r"\mathsf": "SANS-SERIF",
-    r"\mathtt": "MONOSPACE",
-}
+STYLES = table(
+    r"""\mathbb DOUBLE-STRUCK  \mathcal SCRIPT  \mathscr SCRIPT  \mathfrak FRAKTUR  \mathbf BOLD
+    \boldsymbol BOLD  \mathsf SANS-SERIF  \mathtt MONOSPACE"""
+)
 COMBINING = {
     r"\hat": "\u0302",
     r"\widehat": "\u0302",
@@ -36,13 +30,7 @@ COMBINING = {
     r"\mathring": "\u030a",
     r"\cancel": "\u0338",
 }
-_AROUND = {
-    r"\overline": "¯",
-    r"\underline": "▁",
-    r"\overbrace": "⏞",
-    r"\underbrace": "⏟",
-    r"\boxed": "▭",
-}
+_AROUND = table(r"""\overline ¯  \underline ▁  \overbrace ⏞  \underbrace ⏟  \boxed ▭""")
 _RAISED = dict(zip("0123456789+−=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", strict=True))
 _LOWERED = dict(zip("0123456789+−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎", strict=True))
 

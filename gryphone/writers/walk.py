@@ -98,6 +98,12 @@ _SIGNS = {  # where the library's table has another sign, or none
 }
 
 
+def table(text: str) -> dict[str, str]:
+    """Names and what they become, in turn: a table that a person can read."""
+    parts = text.split()
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 class Inexpressible(LatexError):
     """A formula that a target has no words for; the message names the part and its place."""
 
