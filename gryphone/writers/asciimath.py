@@ -91,7 +91,7 @@ class AsciiMathWriter(Writer):
                 return f"{index}({self.row(first)})"
             case r"\text":
                 return f'"{self.row(first)}"'
-            case r"\mathrm" | r"\operatorname":
+            case r"\mathrm":
                 if all(isinstance(item, Symbol) for item in first.items):
                     return '"' + "".join(map(self.node, first.items)).replace('"', "") + '"'
                 return self.group(first)

@@ -21,7 +21,7 @@ _ENVIRONMENTS = {
     (r"\|", r"\|"): "Vmatrix",
     (r"\{", "."): "cases",
 }
-_SPELT = {r"\mod": r"\bmod", r"\prime": "'", r"\dag": r"\dagger", r"\rightarrow": r"\to"}
+_SPELT = {r"\mod": r"\bmod", r"\prime": "'", r"\rightarrow": r"\to"}
 _SPACED = (RELATIONS | BINARY) - {"/"}
 
 
@@ -47,6 +47,8 @@ class LatexWriter(Writer):
                 text += f"{piece} "
             else:
                 last = at > 0 and isinstance(item, Symbol) and item.text == "d"
+                if piece.startswith(r"\text{") and at + 1 < len(items):
+                    piece = piece[:-1] + " }"  # the space behind the words is the words'
                 piece = rf"\,{piece}" if integral and last and at + 1 < len(items) else piece
                 text = glued(text, piece)
         return text.strip() if not text.endswith("\\ ") else text
@@ -83,6 +85,8 @@ class LatexWriter(Writer):
 
     def command(self, node: Command) -> str:
         name, args = node.name, [self.row(arg) for arg in node.args]
+        if name == r"\text":
+            return r"\text{" + re.sub("[#$%&_{}]", r"\\\g<0>", args[0]) + "}"
         if name == r"\mathrm" and re.fullmatch("[A-Za-z]{2,}", args[0].replace(" ", "")):
             name = r"\operatorname"
         if node.option is not None:

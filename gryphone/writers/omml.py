@@ -16,7 +16,6 @@ _BARS = {r"\overline": "top", r"\underline": "bot"}
 _GROUPS = {r"\overbrace": ("⏞", "top"), r"\underbrace": ("⏟", "bot")}
 _STYLES = {
     r"\mathrm": '<m:sty m:val="p"/>',
-    r"\operatorname": '<m:sty m:val="p"/>',
     r"\text": "<m:nor/>",
     r"\mathbf": '<m:sty m:val="b"/>',
     r"\boldsymbol": '<m:sty m:val="bi"/>',

@@ -193,7 +193,7 @@ class SpeechWriter(Writer):
                 index = self.row(node.option) if node.option else "2"
                 which = {"2": "square", "3": "cube"}.get(index, f"{index}-th")
                 return f"the {which} root of {one}" + ("" if short else " end root")
-            case r"\text" | r"\mathrm" | r"\operatorname" | r"\mathsf" | r"\mathtt":
+            case r"\text" | r"\mathrm" | r"\mathsf" | r"\mathtt":
                 plain = all(isinstance(item, Symbol) for item in first.items)
                 return "".join(getattr(item, "text", "") for item in first.items) if plain else one
             case r"\overset" | r"\underset":

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gryphone.errors import need
+from gryphone.errors import GryphoneError, need
 from gryphone.latex.lexer import Source
 from gryphone.latex.tree import Command, Fence, Group, Matrix, Node, Row, Scripts, Symbol, words
 from gryphone.writers.walk import BARS, INTEGRALS, NAMES, RELATIONS, Inexpressible, read, table
 
 _FUNCTIONS = table(
-    r"""\sin sin  \cos cos  \tan tan  \cot cot  \sec sec  \csc csc  \sinh sinh  \cosh cosh  \tanh tanh
-    \coth coth  \arcsin asin  \arccos acos  \arctan atan  \ln log  \log log  \exp exp  \max Max
-    \min Min  \gcd gcd  \det det  \arg arg  \Re re  \Im im"""
+    r"""\sin sin  \cos cos  \tan tan  \cot cot  \sec sec  \csc csc  \sinh sinh  \cosh cosh
+    \tanh tanh  \coth coth  \arcsin asin  \arccos acos  \arctan atan  \ln log  \log log  \exp exp
+    \max Max  \min Min  \gcd gcd  \det det  \arg arg  \Re re  \Im im"""
 )
 _SETS = {"R": "Reals", "N": "Naturals", "Z": "Integers", "Q": "Rationals", "C": "Complexes"}
 _RELATIONS = {"=": "Eq", r"\neq": "Ne", "<": "Lt", ">": "Gt", r"\leq": "Le", r"\geq": "Ge"}
@@ -46,8 +46,10 @@ def to_sympy(source: Source, constants: str = "e") -> Any:
     reader = _Reader(constants)
     try:
         value = reader.relation(read(source).items)
-    except (TypeError, AttributeError, ArithmeticError) as error:  # such as a set minus a number
-        raise Inexpressible(f"SymPy: {error}; its parts do not go together") from error
+    except GryphoneError:
+        raise
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a set minus one
+        raise Inexpressible(f"SymPy: {error}; its parts do not go together", reader.at) from error
     return value.xreplace(reader.implied) if reader.implied else value
 
 
@@ -70,6 +72,7 @@ class _Reader:
         self.constants = {"e": sympy.E, "i": sympy.I}
         self.constants = {name: self.constants[name] for name in constants}
         self.items: list[Node] = []
+        self.at: int | None = None  # where the factor stands that was read last
         self.implied: dict[Any, Any] = {}  # where there is dy/dx, every y is a function of x
 
     def inside(self, items: tuple[Node, ...], what: str = "relation") -> Any:
@@ -148,6 +151,7 @@ class _Reader:
         if node is None:
             raise _error("a term is missing", None)
         self.items.pop(0)
+        self.at = getattr(node.base if isinstance(node, Scripts) else node, "at", self.at)
         value = self.scripted(node) if isinstance(node, Scripts) else self.atom(node, None)
         while self.peek() == Symbol("!"):
             self.items.pop(0)
@@ -316,15 +320,16 @@ class _Reader:
         ):
             return None
         order = self.row(top[0].sup) if isinstance(top[0], Scripts) and top[0].sup else 1
-        by = bottom[1].base if isinstance(bottom[1], Scripts) else bottom[1]
+        by, index = _indexed(bottom[1])
         times = self.row(bottom[1].sup) if isinstance(bottom[1], Scripts) and bottom[1].sup else 1
         if not isinstance(by, Symbol) or order != times:
             raise _error("a derivative's two orders differ", top[0])
-        variable = self.sympy.Symbol(self.name(by))
+        variable = self.sympy.Symbol(self.name(by, index))
         if len(top) == 1:
             return self.sympy.Derivative(self.product(), (variable, order))
-        if len(top) == 2 and isinstance(top[1], Symbol):
-            name = self.name(top[1])
+        letter, index = _indexed(top[1])
+        if len(top) == 2 and isinstance(letter, Symbol) and (letter is top[1] or index):
+            name = self.name(letter, index)
             function = self.implied[self.sympy.Symbol(name)] = self.sympy.Function(name)(variable)
             return self.sympy.Derivative(function, (variable, order))
         return self.sympy.Derivative(self.inside(top[1:]), (variable, order))
@@ -431,6 +436,11 @@ class _Reader:
         if value.is_infinite:
             side = "-" if value.is_extended_positive else "+"
         return self.sympy.Limit(self.product(), variable, value, dir=side)
+
+
+def _indexed(node: Node) -> tuple[Node | None, Row | None]:
+    """A base and what stands below it."""
+    return (node.base, node.sub) if isinstance(node, Scripts) else (node, None)
 
 
 def _shown(node: Node) -> str:

@@ -73,17 +73,16 @@ class TypstWriter(Writer):
 
     def scripts(self, node: Scripts) -> str:
         plain = isinstance(node.base, Symbol) or _is_bracket(node.base) or node.base is None
-        base = '""' if node.base is None else self.node(node.base) if plain else ""
-        base = base if plain else self.call("attach", Row((node.base,) if node.base else ()))[:-1]
+        self.calls += not plain
+        base = '""' if node.base is None else self.node(node.base)
         if node.limits:
             base = f"{node.limits[1:].replace('nolimits', 'scripts')}({base})"
         sup = node.sup.items if node.sup else ()
         if not plain:
-            self.calls += 1
             base += f", b: {self.row(node.sub)}" if node.sub else ""
             base += f", t: {self.row(node.sup)}" if sup else ""
             self.calls -= 1
-            return f"{base})"
+            return f"attach({base})"
         primes = bool(sup) and all(item == Symbol(r"\prime") for item in sup)
         base += "'" * len(sup) if primes else ""
         base += f"_{self.script(node.sub)}" if node.sub else ""
@@ -106,7 +105,9 @@ class TypstWriter(Writer):
                 )
             case r"\text":
                 return quoted(_text(node), always=True)
-            case r"\operatorname":
+            case r"\mathrm" if len(first.items) > 1 and all(
+                isinstance(i, Symbol) for i in first.items
+            ):
                 return f'op("{_text(node)}")'
             case r"\overset":
                 return f"{self.call('limits', last)}^({self.row(first)})"

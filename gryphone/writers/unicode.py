@@ -114,7 +114,7 @@ class UnicodeWriter(Writer):
                 return f"√({index}{self.row(first)})" if index else f"√{self.argument(first)}"
             case r"\text":
                 return f'"{self.row(first)}"'
-            case r"\mathrm" | r"\operatorname":
+            case r"\mathrm":
                 return f"{self.row(first)} " if len(first.items) > 1 else self.row(first)
             case r"\overset":
                 return f"{self.argument(last)}┴{self.argument(first)} "

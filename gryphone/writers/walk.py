@@ -75,6 +75,7 @@ _COMMANDS = {
     r"\textsf": r"\mathsf",
     r"\texttt": r"\mathtt",
     r"\stackrel": r"\overset",
+    r"\operatorname": r"\mathrm",
 }
 _KEPT = words(
     r"""\mathit \mathnormal \mathop \mathbin \mathrel \mathord \mathopen \mathclose \mathpunct
@@ -82,11 +83,11 @@ _KEPT = words(
 )
 _UNSEEN = words(r"\phantom \hphantom \vphantom")
 _SWITCHES = {r"\rm": r"\mathrm", r"\bf": r"\mathbf", r"\cal": r"\mathcal", r"\it": r"\mathit"}
+_SAME = {r"\bmod": r"\mod", r"\dag": r"\dagger", r"\ ": r"\space"}
 _SIGNS = {  # where the library's table has another sign, or none
     r"\sim": "∼",
     r"\setminus": "∖",
     r"\square": "□",
-    r"\dag": "†",
     r"\P": "¶",
     r"\shortparallel": "∥",
     r"\quad": "\u2003",
@@ -128,10 +129,9 @@ def read(source: Source) -> Row:
     rules = rules_of("crohme")
     assert rules is not None
     dropped = rules.drop - UPRIGHT - words(r"\limits \nolimits \quad \qquad \space ~")
+    names = {**rules.rename, **_SAME, "'": "'"}  # a prime is the parser's
     tokens = [
-        token
-        if token.text == "'"
-        else Token(rules.rename.get(token.text, token.text), token.position)
+        Token(names.get(token.text, token.text), token.position)
         for token in unified(positioned(source))
         if token.text not in dropped
     ]
@@ -160,6 +160,7 @@ def _node(node: Node) -> Node:
             inner = _row(body)
             return inner.items[0] if len(inner.items) == 1 else Group(inner)
         case Scripts(base, sub, sup):
+            base = None if base == Group(Row()) else base
             low, high = (_row(part) if part and part.items else None for part in (sub, sup))
             return replace(node, base=base and _node(base), sub=low, sup=high)
         case Command():
