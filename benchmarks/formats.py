@@ -56,7 +56,9 @@ def same_meaning(latex: str, _: str) -> bool:
             value, sympy.Expr | sympy.core.relational.Relational
         ):
             return False
-        sides = zip(again.args, value.args) if value.is_Relational else ((again, value),)
+        sides = (
+            zip(again.args, value.args, strict=True) if value.is_Relational else ((again, value),)
+        )
         if any(sympy.expand(one - two) != 0 for one, two in sides):
             return False
     return True

@@ -47,7 +47,7 @@ class LatexWriter(Writer):
                 text += f"{piece} "
             else:
                 last = at > 0 and isinstance(item, Symbol) and item.text == "d"
-                if piece.startswith(r"\text{") and at + 1 < len(items):
+                if isinstance(item, Command) and item.name == r"\text" and at + 1 < len(items):
                     piece = piece[:-1] + " }"  # the space behind the words is the words'
                 piece = rf"\,{piece}" if integral and last and at + 1 < len(items) else piece
                 text = glued(text, piece)

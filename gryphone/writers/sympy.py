@@ -151,8 +151,10 @@ class _Reader:
         if node is None:
             raise _error("a term is missing", None)
         self.items.pop(0)
-        self.at = getattr(node.base if isinstance(node, Scripts) else node, "at", self.at)
+        where = getattr(node.base if isinstance(node, Scripts) else node, "at", self.at)
+        self.at = where
         value = self.scripted(node) if isinstance(node, Scripts) else self.atom(node, None)
+        self.at = where
         while self.peek() == Symbol("!"):
             self.items.pop(0)
             double = self.peek() == Symbol("!")
@@ -330,7 +332,9 @@ class _Reader:
         letter, index = _indexed(top[1])
         if len(top) == 2 and isinstance(letter, Symbol) and (letter is top[1] or index):
             name = self.name(letter, index)
-            function = self.implied[self.sympy.Symbol(name)] = self.sympy.Function(name)(variable)
+            function = self.sympy.Function(name)(variable)
+            if self.implied.setdefault(self.sympy.Symbol(name), function) != function:
+                raise _error(f"{name} would be a function of two letters", letter)
             return self.sympy.Derivative(function, (variable, order))
         return self.sympy.Derivative(self.inside(top[1:]), (variable, order))
 

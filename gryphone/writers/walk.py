@@ -54,6 +54,7 @@ OPENING = {
 }
 CLOSING = frozenset(OPENING.values())
 BARS = words(r"| \| \parallel")
+_BETWEEN = RELATIONS | BINARY | words(r", ; \\ \quad \qquad")
 _HALF_OPEN = {("(", "]"), ("[", ")")}
 _MATRICES = {
     "pmatrix": ("(", ")"),
@@ -290,9 +291,10 @@ def _partner(out: list[Node], opened: list[int], text: str) -> int | None:
 
 def is_operator(node: Node) -> bool:
     """Whether a term begins behind it."""
-    return isinstance(node, Symbol) and (
-        node.text in RELATIONS | BINARY or node.text in (",", ";", r"\\", r"\quad", r"\qquad")
-    )
+    base = node.base if isinstance(node, Scripts) else node
+    if isinstance(base, Symbol) and base.text in NAMES | BIG:
+        return True
+    return isinstance(node, Symbol) and node.text in _BETWEEN
 
 
 def is_tall(node: Node | None) -> bool:
