@@ -2,7 +2,7 @@
 
 from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol, words
 from gryphone.latex.variants import FUNCTIONS
-from gryphone.writers.walk import OPENING, Writer, table
+from gryphone.writers.walk import CLOSING, OPENING, Writer, table
 
 # Each sign and its name in Typst.
 NAMES = {
@@ -128,7 +128,7 @@ class TypstWriter(Writer):
                 return self.table(body[0], f"mat(delim: {_DELIMITERS[left]}, ")
         ends = [self.delimiter(end, node) for end in (left, right)]
         # Typst pairs brackets by itself; a bar, or no bracket at all, must be told.
-        if left in ("(", "[", r"\{") and right in (")", "]", r"\}"):
+        if left in OPENING and right in CLOSING:
             ends = [end.removeprefix("\\") for end in ends]
             return f"{ends[0]}{self.row(node.body) if body else ''}{ends[1]}"
         self.calls += 1
