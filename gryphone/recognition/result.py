@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gryphone.errors import GryphoneError
+
+if TYPE_CHECKING:
+    from gryphone.writers.compute import Computed
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in the input's coordinates
 
@@ -86,6 +89,12 @@ class Result:
         from gryphone.writers.sympy import to_sympy
 
         return to_sympy(self.latex, constants)
+
+    def compute(self, constants: str = "e", seconds: float = 10, megabytes: int = 1024) -> Computed:
+        """What the answer comes to: simplified, its value, its solutions; within limits."""
+        from gryphone.writers.compute import compute
+
+        return compute(self.latex, constants, seconds, megabytes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
