@@ -26,19 +26,16 @@ def test_values_truth_and_solutions(latex: str, computed: Computed) -> None:
 
 
 def test_a_working_is_compared_line_by_line() -> None:
-    lines = ["2 x + 4 = 6", "2 x = 2", "x = 1", "x = 2", r"x = \ldots"]
-    assert compare(lines) == ["equal", "equal", "not equal", "cannot tell"]
-    assert compare(["( a + b ) ^ 2", "a ^ 2 + 2 a b + b ^ 2", "a ^ 2 + b ^ 2"]) == [
-        "equal",
-        "not equal",
-    ]
+    lines = ["2 x + 4 = 6", "x = 1", "x = 2", r"x = \ldots"]
+    assert compare(lines) == ["equal", "not equal", "cannot tell"]
+    assert compare(["( a + b ) ^ 2", "a ^ 2 + 2 a b + b ^ 2"]) == ["equal"]
 
 
 def test_time_and_memory_are_bounded() -> None:
     with pytest.raises(ComputeError, match="not computed within 3 s"):
-        compute("9 ^ { 9 ^ { 9 ^ 9 } }", seconds=3, megabytes=8192)
-    with pytest.raises(ComputeError, match="not computed within 200 MB of memory"):
-        compute("1 0 ^ { 9 9 9 9 9 9 9 9 9 }", seconds=60, megabytes=200)
+        compute("9 ^ { 9 ^ { 9 ^ 9 } }", seconds=3)
+    with pytest.raises(ComputeError, match="not computed within 64 MB of memory"):
+        compute("1", seconds=60, megabytes=64)
     with pytest.raises(ComputeError, match=r"SymPy: \\ldots has no meaning here"):
         compute(r"1 + \ldots")
     with pytest.raises(ConfigError, match="limits must be more than 0"):

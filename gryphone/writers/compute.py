@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def compare(
 ) -> list[str]:
     """Each line of a working against the next: equal, not equal, or cannot tell."""
     found = []
-    for pair in zip(lines, lines[1:], strict=False):
+    for pair in pairwise(lines):
         try:
             found.append(_asked({"pair": pair, "constants": constants}, seconds, megabytes)["is"])
         except GryphoneError:  # one of the two has no clear meaning, or takes too long
@@ -127,9 +128,7 @@ def _worked_out(latex: str, constants: str) -> dict[str, Any]:
     elif isinstance(meant, sympy.Eq):
         letters = sorted(meant.free_symbols, key=str)
         found = {str(letter): sympy.solve(meant, letter) for letter in letters}
-        answer["solutions"] = {
-            name: [_shown(each) for each in all_] for name, all_ in found.items()
-        }
+        answer["solutions"] = {name: [*map(_shown, roots)] for name, roots in found.items()}
     return answer
 
 
