@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import sympy
 import typst
-from inkmaker import row
+from inkmaker import power, row
 from serving import in_process, strokes, tiny
 from typer.testing import CliRunner
 
@@ -16,6 +16,7 @@ from gryphone.cli import make_app
 from gryphone.errors import ConfigError, LatexError
 from gryphone.latex.mathml import to_mathml
 from gryphone.latex.tree import ACCENTS, FONTS, TWO_ARGUMENTS
+from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 from gryphone.writers import TARGETS, write
 from gryphone.writers.omml import SPACE, write_docx
@@ -87,6 +88,11 @@ WRITTEN = {
 @pytest.mark.parametrize("target", WRITTEN)
 def test_what_is_written(target: str) -> None:
     assert tuple(write(latex, target) for latex in FORMULAS) == WRITTEN[target]
+
+
+def test_a_bracket_without_partner_opens_nothing() -> None:
+    assert write("x ] ( y", "asciimath") == 'x "]" "(" y'
+    assert write("x ] ( y", "typst") == r"x \] \( y"
 
 
 def sample(symbol: str) -> str | None:
@@ -276,3 +282,15 @@ def test_http_writes_what_is_asked_for() -> None:
         assert wrong.status_code == 422 and "one of latex, readable" in wrong.text
         offered = client.get("/v1/model").json()["targets"]
         assert list(offered) == [name for name in TARGETS if name != "sympy"]
+
+
+def test_a_notebook_shows_the_formula_and_its_doubts(recognizer: Recognizer) -> None:
+    found = recognizer.recognize(power(), hint="x ^ 2")
+    assert found._repr_latex_() == "$x^2$"
+    root = ElementTree.fromstring(found._repr_html_().replace("&nbsp;", " "))
+    boxes = root.findall(".//rect")
+    assert len(boxes) == sum(symbol.box is not None for symbol in found.symbols) > 0
+    assert root.find(".//{http://www.w3.org/1998/Math/MathML}msup") is not None
+    # Names may hold anything; what is shown is text.
+    bad = Result(r"\text{<b>}", (), 0.5, (), (), 1, 0.0, 0, warnings=("<script>",))
+    assert "<b>" not in bad._repr_html_() and "<script>" not in bad._repr_html_()

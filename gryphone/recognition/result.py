@@ -96,6 +96,16 @@ class Result:
 
         return compute(self.latex, constants, seconds, megabytes)
 
+    def _repr_latex_(self) -> str:
+        """What a notebook shows where it has no HTML."""
+        return f"${self.to('readable')}$"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the formula, how sure each symbol is, and where it sits."""
+        from gryphone.recognition.notebook import to_html
+
+        return to_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {

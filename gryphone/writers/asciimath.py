@@ -2,7 +2,7 @@
 
 from gryphone.latex.tree import Command, Fence, Matrix, Row, Scripts, Symbol, words
 from gryphone.latex.variants import FUNCTIONS
-from gryphone.writers.walk import Writer, table
+from gryphone.writers.walk import CLOSING, OPENING, Writer, table
 
 # Symbols whose name in AsciiMath is not LaTeX's; those of the second list have the same.
 _NAMES = table(
@@ -46,6 +46,8 @@ class AsciiMathWriter(Writer):
     between = " "
 
     def symbol(self, node: Symbol) -> str:
+        if node.text in OPENING or node.text in CLOSING:  # without its partner it opens nothing
+            return f'"{self.sign(node)}"'
         if node.text in _SAME | _WORDS:
             return node.text[1:]
         if node.text in _NAMES:
@@ -117,7 +119,7 @@ class AsciiMathWriter(Writer):
         return f"{left} {self.row(node.body)} {right}"
 
     def end(self, end: str, none: str, node: Fence) -> str:
-        return none if end == "." else self.symbol(Symbol(end, node.at))
+        return none if end == "." else _NAMES.get(end) or self.sign(Symbol(end, node.at))
 
     def matrix(self, node: Matrix) -> str:
         return f"{{:{self.lines(node)}:}}"
