@@ -93,6 +93,7 @@ def test_what_is_written(target: str) -> None:
 def test_a_bracket_without_partner_opens_nothing() -> None:
     assert write("x ] ( y", "asciimath") == 'x "]" "(" y'
     assert write("x ] ( y", "typst") == r"x \] \( y"
+    assert write(r"\surd x", "typst") == r"\√ x"  # else the root of x
 
 
 def sample(symbol: str) -> str | None:

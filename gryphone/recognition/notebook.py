@@ -22,7 +22,8 @@ def to_html(result: "Result") -> str:
     sure = f"{100 * result.confidence:.0f} %"
     notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in result.warnings)
     return (
-        f'<div><div style="font-size:1.5em">{formula} <small style="opacity:.6">{sure}</small></div>'
+        f'<div><div style="font-size:1.5em">{formula} '
+        f'<small style="opacity:.6">{sure}</small></div>'
         f"{_map(result.symbols)}<code>{escape(result.latex)}</code>{notes}</div>"
     )
 

@@ -30,7 +30,7 @@ _ACCENTS = table(
     \mathtt mono"""
 )
 _WORDS = FUNCTIONS - words(r"\lg") | words(r"\mod")
-_ESCAPED = frozenset("#$&\"'/\\_^`~@()[]{}⟨⟩⌊⌋⌈⌉⟦⟧")
+_ESCAPED = frozenset("#$&\"'/\\_^`~@()[]{}⟨⟩⌊⌋⌈⌉⟦⟧√∛∜")
 _DELIMITERS = {"(": '"("', "[": '"["', r"\{": '"{"', "|": '"|"', r"\|": '"||"'}
 
 
