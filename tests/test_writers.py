@@ -46,7 +46,7 @@ WRITTEN = {
     "typst": (
         "integral_0^infinity e^(- x^2) d x = frac(sqrt(pi), 2)",
         'mat(delim: "(", a, b; c, d)^2',
-        "f = cases(1 & x > 0, 0 & x < 0)",
+        "f = cases(1 & quad x > 0, 0 & quad x < 0)",
         "(frac(a, b) + c)^2 [0 , 1)",
         "sum_(i = 1)^n i",
         "f' (x) ⊄ bb(R) root(3, 12.5) arrow(a) mod b",
@@ -93,6 +93,7 @@ def test_what_is_written(target: str) -> None:
 def test_a_bracket_without_partner_opens_nothing() -> None:
     assert write("x ] ( y", "asciimath") == 'x "]" "(" y'
     assert write("x ] ( y", "typst") == r"x \] \( y"
+    assert write(r"x \text{}", "speech") == "x"
     assert write(r"\surd x", "typst") == r"\√ x"  # else the root of x
 
 

@@ -123,7 +123,7 @@ class TypstWriter(Writer):
         body, left, right = node.body.items, node.left, node.right
         if len(body) == 1 and isinstance(body[0], Matrix):
             if (left, right) == (r"\{", "."):
-                return self.table(body[0], "cases(", " & ", ", ")
+                return self.table(body[0], "cases(", " & quad ", ", ")
             if left in _DELIMITERS and OPENING.get(left, left) == right:
                 return self.table(body[0], f"mat(delim: {_DELIMITERS[left]}, ")
         ends = [self.delimiter(end, node) for end in (left, right)]

@@ -178,7 +178,8 @@ def _command(node: Command) -> Node:
         return Row()
     name = _COMMANDS.get(node.name, node.name)
     if name == r"\text":
-        return Command(name, (Row((Symbol(_words(node.args[0]), node.at),)),), at=node.at)
+        text = _words(node.args[0])
+        return Command(name, (Row((Symbol(text, node.at),)),), at=node.at) if text else Row()
     args = tuple(map(_row, node.args))
     if name in _KEPT:
         return args[0].items[0] if len(args[0].items) == 1 else Group(args[0])
