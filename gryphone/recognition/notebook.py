@@ -1,20 +1,17 @@
 """An answer as a notebook shows it: no scripts, nothing from elsewhere."""
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gryphone.errors import GryphoneError
-
-if TYPE_CHECKING:
-    from gryphone.recognition.result import Result, Symbol
 
 DOUBT = 0.9  # a symbol that is less sure is tinted
 HIGH = 90  # pixels of the map of boxes
 WIDE = 600
 
 
-def to_html(result: "Result") -> str:
-    """The formula as MathML, then each symbol in its box, tinted where it is doubtful."""
+def to_html(result: Any) -> str:
+    """A Result: its formula as MathML, then each symbol in its box, tinted where it is doubtful."""
     try:
         formula = result.mathml
     except GryphoneError:
@@ -28,7 +25,7 @@ def to_html(result: "Result") -> str:
     )
 
 
-def _map(symbols: "tuple[Symbol, ...]") -> str:
+def _map(symbols: Any) -> str:
     """Where each symbol was found, and on its box what else it may be."""
     placed = [(symbol, symbol.box) for symbol in symbols if symbol.box is not None]
     if not placed:
