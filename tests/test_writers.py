@@ -94,6 +94,7 @@ def test_a_bracket_without_partner_opens_nothing() -> None:
     assert write("x ] ( y", "asciimath") == 'x "]" "(" y'
     assert write("x ] ( y", "typst") == r"x \] \( y"
     assert write(r"x \text{}", "speech") == "x"
+    assert write(r"\left< x \right> \prime", "readable") == r"\langle x\rangle\prime"
     assert write(r"\surd x", "typst") == r"\√ x"  # else the root of x
 
 

@@ -21,7 +21,7 @@ _ENVIRONMENTS = {
     (r"\|", r"\|"): "Vmatrix",
     (r"\{", "."): "cases",
 }
-_SPELT = {r"\mod": r"\bmod", r"\prime": "'", r"\rightarrow": r"\to"}
+_SPELT = {r"\mod": r"\bmod", r"\rightarrow": r"\to"}
 _SPACED = (RELATIONS | BINARY) - {"/"}
 
 

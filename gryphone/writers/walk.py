@@ -54,6 +54,7 @@ OPENING = {
 }
 CLOSING = frozenset(OPENING.values())
 BARS = words(r"| \| \parallel")
+_ANGLES = {"<": r"\langle", ">": r"\rangle"}  # what \left< draws
 _BETWEEN = RELATIONS | BINARY | words(r", ; \\ \quad \qquad")
 _HALF_OPEN = {("(", "]"), ("[", ")")}
 _MATRICES = {
@@ -167,7 +168,8 @@ def _node(node: Node) -> Node:
         case Command():
             return _command(node)
         case Fence():
-            return replace(node, body=_row(node.body))
+            left, right = (_ANGLES.get(end, end) for end in (node.left, node.right))
+            return replace(node, left=left, body=_row(node.body), right=right)
         case Matrix():
             return _matrix(node)
     return node
