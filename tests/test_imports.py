@@ -11,11 +11,12 @@ PACKAGE = Path(__file__).parents[1] / "gryphone"
 HEAVY = ("accelerate", "pyarrow", "matplotlib", "fastapi", "uvicorn", "yaml", "scipy", "pandas")
 
 # What each room may import besides itself. The spine are the modules of the top level.
-BELOW = {"spine", "reading", "photo", "latex"}
+BELOW = {"spine", "reading", "photo", "latex", "writers"}
 ARROWS: dict[str, set[str]] = {
     "spine": {"training.objective", "rivals"},  # names in the table of kinds, imported by users
     "rivals": {"spine"},
     "latex": {"spine"},
+    "writers": {"spine", "latex"},
     "photo": {"spine"},
     "reading": {"spine", "photo"},
     "recognition": BELOW,

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from inkmaker import power
 
 import gryphone
@@ -85,3 +86,10 @@ def test_type_checkers_see_wrong_options(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert [line.split(":")[1] for line in lines] == ["6", "7", "8", "9"], done.stdout + done.stderr
     assert 'Unexpected keyword argument "stepz"' in lines[0]
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == gryphone.__version__
+    assert cited["license"] in PROJECT["project"]["license"]
+    assert {"cff-version", "title", "message", "authors"} <= cited.keys()

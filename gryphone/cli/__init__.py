@@ -8,7 +8,18 @@ import sys
 import typer
 
 from gryphone import __version__
-from gryphone.cli import data, evaluation, export, recognition, serve, study, synth, text, training
+from gryphone.cli import (
+    agents,
+    data,
+    evaluation,
+    export,
+    recognition,
+    serve,
+    study,
+    synth,
+    text,
+    training,
+)
 from gryphone.errors import GryphoneError
 
 
@@ -27,7 +38,8 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for part in (recognition, evaluation, export, serve, text, data, synth, training, study):
+    rooms = (recognition, agents, evaluation, export, serve, text, data, synth, training, study)
+    for part in rooms:
         part.register(app)
     return app
 

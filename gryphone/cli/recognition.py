@@ -6,13 +6,13 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gryphone.errors import ConfigError, DataError, GryphoneError, writing
+from gryphone.writers import TARGETS, check_target
 
 if TYPE_CHECKING:
     from gryphone.recognition.recognizer import Recognizer
@@ -30,17 +30,10 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 
 LINES = (".jsonl", ".ndjson", ".json")  # names of a results file
 STDOUT = Path("-")
+ALSO = ("json", "text")  # what can be printed besides the notations
+FORMATS = (*TARGETS, *ALSO)
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # Unicode's controls, lone surrogates, line ends
 SPEAK = 60  # seconds between two lines of progress where there is no terminal
-
-
-class Output(StrEnum):
-    """How answers are printed."""
-
-    latex = "latex"
-    json = "json"
-    mathml = "mathml"
-    text = "text"
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +50,8 @@ def recognize(
     ] = None,
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
     format_: Annotated[
-        Output | None, typer.Option("--format", help="What to print (latex).")
+        str | None,
+        typer.Option("--format", help=f"latex (as without it), {', '.join(FORMATS[1:])}."),
     ] = None,
     seed: Seed = 0,
     out: Annotated[
@@ -89,6 +83,8 @@ def recognize(
     """Read handwritten formulas: one answer for each file, with its name unless one was named."""
     from gryphone.recognition.question import Ask, steps_of
 
+    if format_ is not None:
+        check_target(format_, ALSO)
     out = None if out == STDOUT else out
 
     ask = Ask(
@@ -104,7 +100,7 @@ def recognize(
     )
     names = _inputs(files, out)
     if page:
-        _pages(names, ask, format_ or Output.latex, out, weights, device)
+        _pages(names, ask, format_ or "latex", out, weights, device)
         return
     # A folder or pattern that holds one file today holds two tomorrow: its name is printed, too.
     many = names != [Path(file) for file in files] or len(names) > 1
@@ -114,20 +110,20 @@ def recognize(
         _check_lines(out, format_)
         _to_results(names, out, ask, workers, weights, device)
     elif many:
-        _to_stdout(names, ask, format_ or Output.latex, workers, weights, device)
+        _to_stdout(names, ask, format_ or "latex", workers, weights, device)
     else:
         if out is not None:
             check_writable(out)
         result = load_weights(weights, device).recognize(str(names[0]), ask=ask)
         result = replace(result, name=str(names[0]))
-        emit(_shown(result, format_ or Output.latex), out)
+        emit(_shown(result, format_ or "latex"), out)
         _warn(result)
 
 
 def _pages(
     names: list[Path],
     ask: Any,
-    format_: Output,
+    format_: str,
     out: Path | None,
     weights: Path | None,
     device: str,
@@ -136,7 +132,7 @@ def _pages(
     from gryphone.recognition.page import check_ask
 
     check_ask(ask)
-    if format_ not in (Output.latex, Output.json):
+    if format_ not in ("latex", "json"):
         raise ConfigError(f"--format {format_} is not for pages; use latex or json")
     if out is not None:
         check_writable(out)
@@ -151,8 +147,8 @@ def _pages(
                 wrong += 1
                 typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
                 continue
-            text = _json(found.to_dict()) if format_ is Output.json else found.latex
-            if len(names) > 1 and format_ is Output.latex:
+            text = _json(found.to_dict()) if format_ == "json" else found.latex
+            if len(names) > 1 and format_ == "latex":
                 text = f"{_on_one_line(str(path))}\t{text}"
             shown.append(text)
             if out is None:
@@ -206,9 +202,9 @@ def _check_out(out: Path, many: bool) -> None:
         )
 
 
-def _check_lines(out: Path, format_: Output | None) -> None:
+def _check_lines(out: Path, format_: str | None) -> None:
     """A results file has its own format: say so before the work."""
-    if format_ not in (None, Output.json):
+    if format_ not in (None, "json"):
         raise ConfigError(
             f"--format {format_} cannot be written to {out}: results of several inputs, and "
             f"{', '.join(LINES)} files, are JSON Lines; leave out --format, or leave out --out"
@@ -235,12 +231,12 @@ def load_weights(
     return load(weights, device, backend=backend)
 
 
-def _shown(result: "Result", format_: Output) -> str:
-    if format_ is Output.json:
+def _shown(result: "Result", format_: str) -> str:
+    if format_ == "json":
         return _json(result.to_full_dict())
-    if format_ is Output.mathml:
-        return result.mathml
-    return result.to_text() if format_ is Output.text else _latex(result)
+    if format_ == "text":
+        return result.to_text()
+    return _latex(result) if format_ == "latex" else result.to(format_)
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -328,7 +324,7 @@ def _to_results(
 
 
 def _to_stdout(
-    names: list[Path], ask: Any, format_: Output, workers: int, weights: Path | None, device: str
+    names: list[Path], ask: Any, format_: str, workers: int, weights: Path | None, device: str
 ) -> None:
     """Many files to stdout: name<TAB>answer lines; an error is a line on stderr and exit code 2."""
     from gryphone.recognition.batch import recognize_files
@@ -348,13 +344,13 @@ def _to_stdout(
         raise typer.Exit(2)
 
 
-def _print_answer(path: Path, answer: "Result | str", format_: Output) -> None:
+def _print_answer(path: Path, answer: "Result | str", format_: str) -> None:
     """One of several answers, with its file's name on every line."""
     if isinstance(answer, str):
         raise DataError(answer)
     result = replace(answer, name=str(path))
     shown = _shown(result, format_)
-    if format_ is not Output.json:  # which has the name inside
+    if format_ != "json":  # which has the name inside
         name = _on_one_line(str(path))
         shown = "\n".join(f"{name}\t{line}" for line in shown.splitlines())
     typer.echo(shown)

@@ -17,6 +17,7 @@ from gryphone.latex.normalize import rules_of
 from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
 from gryphone.scoring.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
+from gryphone.writers import TARGETS, check_target, write
 
 Convention = Annotated[
     str, typer.Option(help="How to spell: crohme, mathwriting, or none (tokens only).")
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(normalize)
     app.command()(tokenize)
     app.command()(detokenize)
+    app.command()(convert)
     app.command()(score)
     app.command()(compare)
 
@@ -43,6 +45,21 @@ def normalize(convention: Convention = "crohme", as_json: AsJson = False) -> Non
     """Spell LaTeX one way: a line in, a line of tokens out; empty where it cannot be read."""
     rules_of(convention)
     _each_line(lambda line: {"tokens": spell(line, convention)}, as_json)
+
+
+def convert(
+    to: Annotated[str, typer.Option(help=f"One of {', '.join(TARGETS)}.")] = "readable",
+    docx: Annotated[Path | None, typer.Option(help="Write a Word document of all lines.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write LaTeX in another notation: a line in, a line out; empty where it cannot be said."""
+    check_target(to)
+    if docx is not None:
+        from gryphone.writers.omml import write_docx
+
+        write_docx((line for line in map(str.strip, sys.stdin) if line), docx)
+        return
+    _each_line(lambda line: {"tokens": write(line, to).splitlines(), "format": to}, as_json)
 
 
 def tokenize(scheme: Scheme = "sat", as_json: AsJson = False) -> None:

@@ -1,6 +1,6 @@
 """A small tree of mathematics: what a token sequence means, whatever way it was spelt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gryphone.errors import LatexError
 from gryphone.latex.lexer import Source, Token, positioned
@@ -55,9 +55,10 @@ _BRACED = ACCENTS | OPERATORS | {r"\sqrt", r"\left", "'"}
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One visible token."""
+    """One visible token, and where it stands in the source."""
 
     text: str
+    at: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Command:
     name: str
     args: tuple[Row, ...]
     option: Row | None = None
+    at: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Fence:
     left: str
     body: Row
     right: str
+    at: int | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Matrix:
     name: str
     cells: tuple[tuple[Row, ...], ...]
     columns: tuple[str, ...] = ()
+    at: int | None = field(default=None, compare=False, repr=False)
 
 
 Node = Symbol | Row | Group | Scripts | Command | Fence | Matrix
@@ -156,6 +160,10 @@ class _Parser:
         end = self.tokens[-1].position + len(self.tokens[-1].text) if self.tokens else 0
         return LatexError(message, end)
 
+    def where(self) -> int:
+        """Where the next token stands in the source; there must be one."""
+        return self.tokens[self.at].position
+
     def peek(self) -> str:
         """The next token's text, or "" at the end."""
         return self.tokens[self.at].text if self.at < len(self.tokens) else ""
@@ -201,8 +209,9 @@ class _Parser:
             elif text == "'" and base != Symbol("'"):
                 if sup is not None:
                     raise self.error("a prime behind a superscript; write it first")
+                where = self.where()
                 self.take()
-                primes.append(Symbol(r"\prime"))
+                primes.append(Symbol(r"\prime", where))
             elif text == "_":
                 if sub is not None:
                     raise self.error("double subscript; put one of the two in braces")
@@ -259,20 +268,22 @@ class _Parser:
             return self.fence()
         if text.startswith(r"\begin{"):
             return self.matrix()
+        where = self.where()
         if text in TWO_ARGUMENTS:
             self.take()
-            return Command(text, (self.argument(text), self.argument(text)))
+            return Command(text, (self.argument(text), self.argument(text)), at=where)
         if text == r"\sqrt" or text in ARROWS:
             return self.with_option()
         if text in ONE_ARGUMENT:
             self.take()
-            return Command(text, (self.argument(text),))
+            return Command(text, (self.argument(text),), at=where)
         if text in LIMITS:
             raise self.error(f"{text} needs an operator in front of it")
         self.take()
-        return Symbol(text)
+        return Symbol(text, where)
 
     def with_option(self) -> Node:
+        where = self.where()
         name, option = self.take(), None
         if self.peek() == "[":
             opened = self.at
@@ -281,17 +292,17 @@ class _Parser:
             if self.peek() != "]":
                 raise self.error(f"{name}[ is never closed; add the missing ]", opened)
             self.take()
-        return Command(name, (self.argument(name),), option)
+        return Command(name, (self.argument(name),), option, where)
 
     def fence(self) -> Node:
-        opened = self.at
+        opened, where = self.at, self.where()
         self.take()
         left = self.delimiter(r"\left")
         body = self.row(frozenset({r"\right"}))
         if self.peek() != r"\right":
             raise self.error(r"\left without a matching \right", opened)
         self.take()
-        return Fence(left, body, self.delimiter(r"\right"))
+        return Fence(left, body, self.delimiter(r"\right"), where)
 
     def delimiter(self, owner: str) -> str:
         if self.peek() not in DELIMITERS:
@@ -299,7 +310,7 @@ class _Parser:
         return self.take()
 
     def matrix(self) -> Node:
-        opened = self.at
+        opened, where = self.at, self.where()
         name = self.take()[len(r"\begin{") : -1]
         columns: tuple[str, ...] = ()
         if name in ("array", "subarray", "tabular"):
@@ -323,7 +334,7 @@ class _Parser:
                 rows.append(tuple(cells))
             cells = []
             if mark == end:
-                return Matrix(name, tuple(rows), columns)
+                return Matrix(name, tuple(rows), columns, where)
 
     def columns(self, name: str) -> tuple[str, ...]:
         opened = self.at

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gryphone.errors import GryphoneError
+
+if TYPE_CHECKING:
+    from gryphone.writers.compute import Computed
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in the input's coordinates
 
@@ -77,6 +80,34 @@ class Result:
         from gryphone.latex.mathml import to_mathml
 
         return to_mathml(self.latex)
+
+    def to(self, target: str) -> str:
+        """The answer in another notation: a name of `gryphone.writers.TARGETS`, as "typst"."""
+        from gryphone.writers import write
+
+        return write(self.latex, target)
+
+    def sympy(self, constants: str = "e") -> Any:
+        """The answer as a SymPy object; an error names the part that has no clear meaning."""
+        from gryphone.writers.sympy import to_sympy
+
+        return to_sympy(self.latex, constants)
+
+    def compute(self, constants: str = "e", seconds: float = 10, megabytes: int = 1024) -> Computed:
+        """What the answer comes to: simplified, its value, its solutions; within limits."""
+        from gryphone.writers.compute import compute
+
+        return compute(self.latex, constants, seconds, megabytes)
+
+    def _repr_latex_(self) -> str:
+        """What a notebook shows where it has no HTML."""
+        return f"${self.to('readable')}$"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the formula, how sure each symbol is, and where it sits."""
+        from gryphone.recognition.notebook import to_html
+
+        return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -24,6 +24,7 @@ from gryphone.server.middleware import KEY_PROTECTED, RequestMiddleware
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.schemas import (
     LIMITS,
+    WRITTEN,
     Answer,
     ErrorAnswer,
     Health,
@@ -36,6 +37,7 @@ from gryphone.server.schemas import (
 from gryphone.server.service import Service
 from gryphone.server.settings import Settings
 from gryphone.server.submission import FORM, JSON, describe_format
+from gryphone.writers import TARGETS
 
 STATIC = Path(__file__).parent / "static"
 REF = "#/components/schemas/{model}"
@@ -196,6 +198,7 @@ def describe_model(service: Service) -> dict[str, Any]:
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].names),
         "formats": [describe_format(row) for row in formats.FORMATS],
+        "targets": {name: TARGETS[name].title for name in WRITTEN},
         "max_steps": LIMITS["steps"],
         "limits": LIMITS
         | {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,6 +19,7 @@ from gryphone.ink import LARGEST_COORDINATE
 from gryphone.recognition.question import AUTO, AUTO_STEPS, MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.recognition.result import Result
 from gryphone.server.problems import Problem, one_line
+from gryphone.writers import TARGETS
 
 # What one question may ask for. Work is steps times samples times views: what a small machine can
 # do within the server's 30 seconds.
@@ -35,6 +37,7 @@ LIMITS = {
 }
 M = TypeVar("M", bound=BaseModel)
 _NAME = 32  # characters of the longest symbol or modifier
+WRITTEN = tuple(name for name, target in TARGETS.items() if target.quick)
 
 
 def _few(value: Any) -> Any:
@@ -50,6 +53,12 @@ def _steps(value: Any) -> Any:
     whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_STEPS
     if not whole and value not in (AUTO, None):
         raise ValueError(f"it must be a whole number from 1 to {MOST_STEPS}, or {AUTO!r}")
+    return value
+
+
+def _target(value: str | None) -> str | None:
+    if value is not None and value not in WRITTEN:
+        raise ValueError(f"it must be one of {', '.join(WRITTEN)}")
     return value
 
 
@@ -168,6 +177,12 @@ class Options(StrictModel):
         default=False, description="Say what the strokes of each letter are alone, too."
     )
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
+    format: Annotated[str | None, AfterValidator(_target)] = Field(
+        default=None,
+        max_length=_NAME,
+        json_schema_extra={"enum": [*WRITTEN, None]},
+        description="A notation to write the answer in, too: `formatted`.",
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> Options:
@@ -285,6 +300,11 @@ class Answer(BaseModel):
     )
     mathml: str | None
     size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
+    formatted: str | None = Field(
+        default=None,
+        description="The answer in the `format` that was asked for; null where that has no words "
+        "for it, and a warning says why.",
+    )
     ink: InkAnswer | None = Field(
         default=None, description="Absent where the client sent the strokes."
     )
@@ -373,6 +393,7 @@ class ModelAnswer(BaseModel):
     vocabulary: VocabularyAnswer
     symbols: list[str]
     formats: list[FormatAnswer]
+    targets: dict[str, str] = Field(description="What `format` may be, and its title.")
     max_steps: int
     limits: dict[str, int | float]
 

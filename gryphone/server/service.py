@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gryphone.errors import GryphoneError
 from gryphone.latex.mathml import to_mathml
 from gryphone.recognition.constraints import token_id
 from gryphone.recognition.page import PageResult, check_ask
@@ -294,6 +295,12 @@ def render(submission: Submission, result: Result | PageResult) -> bytes:
     """The answer as JSON."""
     data = result.to_dict() if isinstance(result, PageResult) else result.to_full_dict()
     data["size"] = None if submission.size is None else list(submission.size)
+    if submission.options.format is not None:
+        try:
+            data["formatted"] = result.to(submission.options.format)
+        except GryphoneError as error:
+            data["formatted"] = None
+            data["warnings"].append(str(error))
     if submission.options.ink or not submission.sent:
         data["ink"] = {"strokes": [s.round(2).tolist() for s in submission.input.ink.strokes]}
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,42 @@
+"""Computing an answer: what comes out, and what ends it."""
+
+import pytest
+
+from gryphone.errors import ConfigError
+from gryphone.recognition.result import Result
+from gryphone.writers.compute import Computed, ComputeError, compare, compute
+
+
+def test_a_result_is_computed_if_asked() -> None:
+    result = Result(r"\frac { 1 } { 2 } + \frac { 1 } { 4 }", (), 1.0, (), (), 1, 0.0, 0)
+    assert result.compute() == Computed(r"\frac{3}{4}", value="0.750000000000000")
+    assert result.latex == r"\frac { 1 } { 2 } + \frac { 1 } { 4 }"
+
+
+@pytest.mark.parametrize(
+    ("latex", "computed"),
+    [
+        ("x ^ 2 = 4", Computed("x^{2} = 4", solutions={"x": ["-2", "2"]})),
+        ("2 + 2 = 5", Computed(r"\text{False}", holds=False)),
+        (r"\int _ 0 ^ 1 x d x", Computed(r"\frac{1}{2}", value="0.500000000000000")),
+    ],
+)
+def test_values_truth_and_solutions(latex: str, computed: Computed) -> None:
+    assert compute(latex) == computed
+
+
+def test_a_working_is_compared_line_by_line() -> None:
+    lines = ["2 x + 4 = 6", "x = 1", "x = 2", r"x = \ldots"]
+    assert compare(lines) == ["equal", "not equal", "cannot tell"]
+    assert compare(["( a + b ) ^ 2", "a ^ 2 + 2 a b + b ^ 2"]) == ["equal"]
+
+
+def test_time_and_memory_are_bounded() -> None:
+    with pytest.raises(ComputeError, match="not computed within 3 s"):
+        compute("9 ^ { 9 ^ { 9 ^ 9 } }", seconds=3)
+    with pytest.raises(ComputeError, match="not computed within 24 MB of memory"):
+        compute("1", seconds=60, megabytes=24)
+    with pytest.raises(ComputeError, match=r"SymPy: \\ldots has no meaning here"):
+        compute(r"1 + \ldots")
+    with pytest.raises(ConfigError, match="limits must be more than 0"):
+        compute("1", seconds=0)
