@@ -1,0 +1,80 @@
+// Where the engine computes: Python (Pyodide) with the recogniser's own modules, and ONNX Runtime.
+
+import { Ort } from "./ort.js";
+import { loadPyodide } from "./pyodide/pyodide.mjs";
+
+const here = new URL(".", import.meta.url);
+const MODULES = "/python.zip";
+
+/** Fetch as ever, and say how much has come of how much. */
+function countBytes(total) {
+  const plain = self.fetch;
+  let come = 0;
+  self.fetch = async (...given) => {
+    const response = await plain(...given);
+    if (!response.ok || !response.body) return response;
+    const counted = response.body.pipeThrough(
+      new TransformStream({
+        transform(chunk, out) {
+          come += chunk.length;
+          postMessage({ progress: Math.min(1, come / total) });
+          out.enqueue(chunk);
+        },
+      }),
+    );
+    return new Response(counted, { status: response.status, headers: response.headers });
+  };
+  return () => (self.fetch = plain);
+}
+
+async function bytes(name) {
+  const response = await fetch(new URL(name, here));
+  if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+async function start() {
+  const sizes = JSON.parse(new TextDecoder().decode(await bytes("files.json")));
+  const needed = Object.keys(sizes).filter((name) => !/pillow|LICENCES|\.d\.ts$/.test(name));
+  const done = countBytes(needed.reduce((sum, name) => sum + sizes[name], 0));
+  const threads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency || 1) : 1;
+  const [python, ort, modules, about, encoder, decoder] = await Promise.all([
+    loadPyodide({ indexURL: new URL("pyodide/", here).href, packages: ["numpy"] }),
+    Ort.start(threads),
+    bytes("python.zip"),
+    bytes("model/model.json"),
+    bytes("model/encoder.onnx"),
+    bytes("model/decoder.onnx"),
+  ]);
+  done();
+  python.FS.writeFile(MODULES, modules);
+  python.registerJsModule("gryphone_ort", ort);
+  python.runPython(`import sys; sys.path.insert(0, "${MODULES}")`);
+  const { Local } = python.pyimport("gryphone.page.local");
+  const local = Local(new TextDecoder().decode(about), encoder, decoder);
+  return { python, local, about: { ...JSON.parse(local.about()), threads } };
+}
+
+const started = start();
+started.then(
+  ({ about }) => postMessage({ about }),
+  (error) => postMessage({ broken: error.message }),
+);
+
+self.onmessage = async ({ data: { id, strokes, file, options } }) => {
+  try {
+    const { python, local } = await started;
+    const emit = (step) => postMessage({ id, step: JSON.parse(step) });
+    let data = null;
+    if (file) {
+      await python.loadPackage("pillow");
+      data = python.toPy(new Uint8Array(await file.arrayBuffer()));
+    }
+    const text = strokes ? JSON.stringify(strokes) : null;
+    const found = local.recognize(text, data, file?.name || "ink", JSON.stringify(options), emit);
+    data?.destroy();
+    postMessage({ id, ...JSON.parse(`{"answer":${found}}`) });
+  } catch (error) {
+    postMessage({ id, answer: { error: { message: error.message } } });
+  }
+};
