@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import shutil
@@ -124,10 +125,9 @@ def write_python(path: Path) -> None:
             add(file, f"gryphone/{file.relative_to(PACKAGE).as_posix()}")
         add(Path(__file__).with_name("onnxruntime.py"), "onnxruntime.py")
         for name in OTHERS:
-            found = importlib.util.find_spec(name)
-            folder = Path(found.origin).parent if found and found.origin else Path(name)
-            for file in sorted(f for f in folder.rglob("*") if f.suffix in (".py", ".txt")):
-                add(file, f"{name}/{file.relative_to(folder).as_posix()}")
+            for part in sorted(importlib.metadata.files(name) or ()):
+                if part.suffix != ".pyc" and ".." not in part.parts:
+                    add(Path(str(part.locate())), part.as_posix())
 
 
 def write_licences(path: Path) -> None:

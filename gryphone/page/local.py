@@ -54,7 +54,7 @@ class Local:
         )
 
     def recognize(
-        self, strokes: str | None, data: bytes | None, name: str, options: str, emit: Callable[[str], None]
+        self, source: str | bytes, name: str, options: str, emit: Callable[[str], None]
     ) -> str:
         """The answer to strokes (JSON) or to a file's bytes; its steps go to `emit`."""
         try:
@@ -63,11 +63,11 @@ class Local:
             ink = asked.pop("ink", False)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step_of(step)))})
-            encoded = self._look(strokes if data is None else data, name)
+            encoded = self._look(source, name)
             found = answer(encoded, 0, ask, began).to_full_dict()
-            if ink or data is not None:
-                strokes_read = encoded.inputs[0].ink.strokes
-                found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes_read]}
+            if ink or isinstance(source, bytes):
+                strokes = encoded.inputs[0].ink.strokes
+                found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes]}
             return json.dumps(found)
         except (GryphoneError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})

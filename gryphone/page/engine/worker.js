@@ -4,7 +4,7 @@ import { Ort } from "./ort.js";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const here = new URL(".", import.meta.url);
-const MODULES = "/python.zip";
+const MODULES = "/modules";
 
 /** Fetch as ever, and say how much has come of how much. */
 function countBytes(total) {
@@ -47,7 +47,7 @@ async function start() {
     bytes("model/decoder.onnx"),
   ]);
   done();
-  python.FS.writeFile(MODULES, modules);
+  python.unpackArchive(modules, "zip", { extractDir: MODULES });
   python.registerJsModule("gryphone_ort", ort);
   python.runPython(`import sys; sys.path.insert(0, "${MODULES}")`);
   const { Local } = python.pyimport("gryphone.page.local");
@@ -65,14 +65,13 @@ self.onmessage = async ({ data: { id, strokes, file, options } }) => {
   try {
     const { python, local } = await started;
     const emit = (step) => postMessage({ id, step: JSON.parse(step) });
-    let data = null;
+    let source = JSON.stringify(strokes);
     if (file) {
-      await python.loadPackage("pillow");
-      data = python.toPy(new Uint8Array(await file.arrayBuffer()));
+      await python.loadPackage("pillow"); // nothing where it is there already
+      source = python.globals.get("bytes")(python.toPy(await file.arrayBuffer()));
     }
-    const text = strokes ? JSON.stringify(strokes) : null;
-    const found = local.recognize(text, data, file?.name || "ink", JSON.stringify(options), emit);
-    data?.destroy();
+    const found = local.recognize(source, file?.name || "ink", JSON.stringify(options), emit);
+    if (file) source.destroy();
     postMessage({ id, ...JSON.parse(`{"answer":${found}}`) });
   } catch (error) {
     postMessage({ id, answer: { error: { message: error.message } } });
