@@ -8,7 +8,18 @@ import sys
 import typer
 
 from gryphone import __version__
-from gryphone.cli import data, evaluation, export, recognition, serve, study, synth, text, training
+from gryphone.cli import (
+    data,
+    evaluation,
+    export,
+    page,
+    recognition,
+    serve,
+    study,
+    synth,
+    text,
+    training,
+)
 from gryphone.errors import GryphoneError
 
 
@@ -27,7 +38,7 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for part in (recognition, evaluation, export, serve, text, data, synth, training, study):
+    for part in (recognition, evaluation, export, page, serve, text, data, synth, training, study):
         part.register(app)
     return app
 
