@@ -256,18 +256,19 @@ def read_description(path: Path) -> dict[str, Any]:
 def read_checkpoint(path: Path | str) -> Checkpoint:
     """The settings, vocabularies and facts of a checkpoint directory."""
     path = checkpoint_directory(Path(path))
-    return checkpoint_of(read_description(path), _count_parameters(path), f"{path}/config.json")
+    found = checkpoint_of(read_description(path), f"{path}/config.json")
+    return dataclasses.replace(found, parameters=_count_parameters(path))
 
 
-def checkpoint_of(description: Mapping[str, Any], parameters: int, where: str) -> Checkpoint:
-    """What a description that was read `where` says."""
+def checkpoint_of(description: Mapping[str, Any], where: str) -> Checkpoint:
+    """What a description that was read `where` says, without its weights."""
     try:
         config = from_dict(ModelConfig, description["model"], f"{where}: model")
         check_kind(config.kind)
         tokenizer = tokenizer_from_dict(description["tokenizer"])
     except (GryphoneError, KeyError) as error:
         raise CheckpointError(f"{where} is incomplete: {error}") from error
-    return Checkpoint(config, tokenizer, description.get("facts", {}), parameters)
+    return Checkpoint(config, tokenizer, description.get("facts", {}), 0)
 
 
 def load_model(

@@ -140,7 +140,11 @@ def write_licences(path: Path) -> None:
     ]
     found = importlib.util.find_spec("onnxruntime")
     runtime = Path(found.origin).parent if found and found.origin else Path()
-    texts = (PACKAGE / "weights" / "LICENSE", runtime / "LICENSE", runtime / "ThirdPartyNotices.txt")
+    texts = (
+        PACKAGE / "weights" / "LICENSE",
+        runtime / "LICENSE",
+        runtime / "ThirdPartyNotices.txt",
+    )
     parts = [f"\n\n==== {t.parent.name}/{t.name}\n\n{t.read_text()}" for t in texts if t.is_file()]
     path.write_text("\n".join(lines) + "".join(parts))
 

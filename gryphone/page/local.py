@@ -1,14 +1,15 @@
-"""The recogniser in the browser: the package's own modules, asked in JSON by the engine's worker."""
+"""The recogniser in the browser: the package's own modules, asked in JSON by a worker."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gryphone import __version__
-from gryphone.checkpoint import Checkpoint, checkpoint_of
+from gryphone.checkpoint import checkpoint_of
 from gryphone.errors import GryphoneError
 from gryphone.reading.formats import FORMATS
 from gryphone.reading.inputs import Input, read_content, read_input
@@ -23,7 +24,8 @@ class Local:
 
     def __init__(self, about: str, encoder: Any, decoder: Any) -> None:
         described = json.loads(about)
-        self.checkpoint: Checkpoint = checkpoint_of(described, described["parameters"], "model.json")
+        checkpoint = checkpoint_of(described, "model.json")
+        self.checkpoint = replace(checkpoint, parameters=described["parameters"])
         backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
         self.network = Network(self.checkpoint, backend)
         # What was looked at last: a correction asks about the same ink again.

@@ -44,7 +44,7 @@ class OrtValue:
     @classmethod
     def ortvalue_from_numpy(cls, array: np.ndarray) -> OrtValue:
         """A copy of an array."""
-        data = to_js(memoryview(np.ascontiguousarray(array)).cast("B"))
+        data = to_js(np.ascontiguousarray(array).data.cast("B"))
         return cls(runtime.tensor(TYPES[array.dtype.name], data, to_js(list(array.shape))))
 
     def numpy(self) -> np.ndarray:

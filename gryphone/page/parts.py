@@ -22,7 +22,9 @@ from pathlib import Path
 from gryphone.errors import DataError
 
 SECONDS = 60  # without a byte
-Fetch = Callable[[str, int | None, int | None], bytes]  # address, first and last byte: what is there
+Fetch = Callable[
+    [str, int | None, int | None], bytes
+]  # address, first and last byte: what is there
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ CARRIER = (
     "https://files.pythonhosted.org/packages/56/df/"
     "7bf2b53aeed2a327a1a4affe5bdb04f41d33c4ccb85f3f5db17a74d3534d/open_webui-0.9.6-py3-none-any.whl"
 )
+CARRIER_BYTES = 151_659_070
 CARRIED = "open_webui/frontend/pyodide/"
 
 
@@ -99,8 +102,8 @@ def _unpacked(package: Package, fetch: Fetch) -> dict[str, bytes]:
         archive = fetch(package.address, None, None)
     except OSError as error:
         raise DataError(
-            f"{package.address}: cannot be fetched ({error}); the folder needs npm's registry once, "
-            "when it is written"
+            f"{package.address}: cannot be fetched ({error}); npm's registry is needed once, when "
+            "the folder is written"
         ) from error
     digest = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != package.integrity:
@@ -116,12 +119,13 @@ def _unpacked(package: Package, fetch: Fetch) -> dict[str, bytes]:
 def _wheel(name: str, digest: str, fetch: Fetch) -> bytes:
     """A wheel of Pyodide's, from wherever it can be had."""
     failed: list[str] = []
-    for address, get in (
-        (CDN + name, lambda: fetch(CDN + name, None, None)),
-        (CARRIER, lambda: zipfile.ZipFile(_Remote(CARRIER, fetch)).read(CARRIED + name)),
-    ):
+    for address in (CDN + name, CARRIER):
         try:
-            data = get()
+            if address == CARRIER:
+                with zipfile.ZipFile(_Remote(CARRIER, CARRIER_BYTES, fetch)) as carrier:
+                    data = carrier.read(CARRIED + name)
+            else:
+                data = fetch(address, None, None)
         except (OSError, KeyError, zipfile.BadZipFile) as error:
             failed.append(f"{address} ({error})")
             continue
@@ -134,11 +138,8 @@ def _wheel(name: str, digest: str, fetch: Fetch) -> bytes:
 class _Remote(io.RawIOBase):
     """A file elsewhere, of which only the bytes that are looked at are fetched."""
 
-    def __init__(self, address: str, fetch: Fetch) -> None:
-        self.address, self.fetch = address, fetch
-        asked = urllib.request.Request(address, method="HEAD")
-        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
-            self.size = int(answer.headers["Content-Length"])
+    def __init__(self, address: str, size: int, fetch: Fetch) -> None:
+        self.address, self.size, self.fetch = address, size, fetch
         self.place = 0
 
     def seekable(self) -> bool:

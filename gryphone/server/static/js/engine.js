@@ -2,6 +2,8 @@
 
 import * as server from "./client.js";
 
+const ISOLATING = "gryphone.isolating";
+
 export const isLocal = document.documentElement.dataset.engine === "local";
 
 // Not before it is needed: a served page has no such file.
@@ -66,6 +68,12 @@ async function register(tell) {
       serviceWorker.addEventListener("controllerchange", resolve, { once: true });
       if (serviceWorker.controller) resolve();
     });
+    // Served by it, the page may use threads; once, lest a browser that never isolates turns round.
+    if (!crossOriginIsolated && !sessionStorage.getItem(ISOLATING)) {
+      sessionStorage.setItem(ISOLATING, "1");
+      location.reload();
+      await new Promise(() => {});
+    }
   }
 }
 
