@@ -32,7 +32,7 @@ async function install() {
       const same = old?.digests[path] === digest && (await old.cache.match(address(path)));
       const response = same || (await fetch(address(path), { cache: "no-cache" }));
       if (!response.ok) throw new Error(`${path}: ${response.status}`);
-      await cache.put(address(path), response);
+      await cache.put(address(path), isolated(response));
     }),
   );
   await cache.put(address(LIST), new Response(JSON.stringify(FILES)));
@@ -45,20 +45,24 @@ async function activate() {
   await clients.claim();
 }
 
+/** The same with the headers that let a page have threads; kept so, lest it is done every time. */
+function isolated(response) {
+  const headers = new Headers(response.headers);
+  for (const [name, value] of Object.entries(ISOLATED)) headers.set(name, value);
+  return new Response(response.body, { status: response.status, headers });
+}
+
 async function answer(request) {
   const url = new URL(request.url);
   url.search = url.hash = "";
   const path = url.href.slice(registration.scope.length) || "index.html";
   if (!Object.hasOwn(FILES, path)) return fetch(request);
   const cache = await caches.open(NAME);
-  let response = await cache.match(address(path));
-  if (!response) {
-    response = await fetch(address(path));
-    if (response.ok) keeping = Promise.all([keeping, cache.put(address(path), response.clone())]);
-  }
-  const headers = new Headers(response.headers);
-  for (const [name, value] of Object.entries(ISOLATED)) headers.set(name, value);
-  return new Response(response.body, { status: response.status, headers });
+  const known = await cache.match(address(path));
+  if (known) return known;
+  const response = isolated(await fetch(address(path)));
+  if (response.ok) keeping = Promise.all([keeping, cache.put(address(path), response.clone())]);
+  return response;
 }
 
 let keeping = Promise.resolve(); // what is on its way into the cache
@@ -68,7 +72,10 @@ async function complete() {
   await keeping;
   const cache = await caches.open(NAME);
   for (const path of Object.keys(FILES)) {
-    if (!(await cache.match(address(path)))) await cache.add(address(path));
+    if (await cache.match(address(path))) continue;
+    const response = await fetch(address(path));
+    if (!response.ok) return false;
+    await cache.put(address(path), isolated(response));
   }
   return true;
 }

@@ -7,22 +7,32 @@ const here = new URL(".", import.meta.url);
 const MODULES = "/modules";
 
 /** Fetch as ever, and say how much has come of how much. */
-function countBytes(total) {
+function countBytes(sizes) {
   const plain = self.fetch;
+  const total = Object.values(sizes).reduce((sum, size) => sum + size, 0);
   let come = 0;
-  self.fetch = async (...given) => {
-    const response = await plain(...given);
-    if (!response.ok || !response.body) return response;
-    const counted = response.body.pipeThrough(
-      new TransformStream({
+  let told = 0;
+  const add = (size) => {
+    come += size;
+    if (come - told < total / 200) return;
+    told = come;
+    postMessage({ progress: Math.min(1, come / total) });
+  };
+  self.fetch = async (address, ...options) => {
+    const response = await plain(address, ...options);
+    // Of its own responses alone does a browser keep WebAssembly compiled.
+    if (/\.wasm$/.test(response.url)) add(sizes[response.url.slice(here.href.length)] ?? 0);
+    else if (response.ok && response.body) {
+      const counter = new TransformStream({
         transform(chunk, out) {
-          come += chunk.length;
-          postMessage({ progress: Math.min(1, come / total) });
+          add(chunk.length);
           out.enqueue(chunk);
         },
-      }),
-    );
-    return new Response(counted, { status: response.status, headers: response.headers });
+      });
+      const { status, headers } = response;
+      return new Response(response.body.pipeThrough(counter), { status, headers });
+    }
+    return response;
   };
   return () => (self.fetch = plain);
 }
@@ -35,8 +45,8 @@ async function bytes(name) {
 
 async function start() {
   const sizes = JSON.parse(new TextDecoder().decode(await bytes("files.json")));
-  const needed = Object.keys(sizes).filter((name) => !/pillow|LICENCES|\.d\.ts$/.test(name));
-  const done = countBytes(needed.reduce((sum, name) => sum + sizes[name], 0));
+  const needed = Object.entries(sizes).filter(([name]) => !/pillow|LICENCES|\.d\.ts$/.test(name));
+  const done = countBytes(Object.fromEntries(needed));
   const threads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency || 1) : 1;
   const [python, ort, modules, about, encoder, decoder] = await Promise.all([
     loadPyodide({ indexURL: new URL("pyodide/", here).href, packages: ["numpy"] }),
