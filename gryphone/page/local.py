@@ -56,9 +56,9 @@ class Local:
         )
 
     def recognize(
-        self, source: str | bytes, name: str, options: str, emit: Callable[[str], None]
+        self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]
     ) -> str:
-        """The answer to strokes (JSON) or to a file's bytes; its steps go to `emit`."""
+        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it."""
         try:
             began = time.perf_counter()
             asked = json.loads(options)

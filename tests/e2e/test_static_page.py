@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +55,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def host(folder: Path) -> Iterator[ThreadingHTTPServer]:
+    """A server of the folder."""
+    with hosted(folder) as host:
+        yield host
+
+
+@contextmanager
+def hosted(folder: Path) -> Iterator[ThreadingHTTPServer]:
     """A server of plain files."""
     handler = functools.partial(Quiet, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
@@ -91,6 +100,32 @@ def test_it_reads_corrects_and_stays_when_server_and_network_are_gone(
     desk.shows("x^{2}")
     assert [url for url in sent if not url.startswith((home, "blob:" + home))] == []
     assert desk.problems == []
+    desk.context.close()
+
+
+def test_a_new_version_is_offered_and_used(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(folder, site)
+
+    def fetch_again(engine: Path) -> None:
+        for place in ("pyodide", "onnxruntime"):
+            shutil.copytree(folder / "engine" / place, engine / place)
+        (engine / "new.txt").write_text("new")
+
+    with hosted(site) as host:
+        desk = Desk.open(browser, f"http://127.0.0.1:{host.server_port}/")
+        engine, update = desk.find("#engine"), desk.find("#update")
+        expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
+        expect(update).to_be_hidden()
+        write_page(site, WEIGHTS, fetch_again)
+        desk.page.reload()
+        expect(update).to_contain_text("A new version is there", timeout=LOADING)
+        desk.find("#update-use").click()
+        expect(update).to_be_hidden()
+        expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
+    desk.context.set_offline(True)
+    desk.page.reload()
+    assert desk.write_example("01-power") == "x^{2}"
     desk.context.close()
 
 

@@ -71,10 +71,13 @@ started.then(
   (error) => postMessage({ broken: error.message }),
 );
 
-self.onmessage = async ({ data: { id, strokes, file, options } }) => {
+self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
   try {
     const { python, local } = await started;
-    const emit = (step) => postMessage({ id, step: JSON.parse(step) });
+    const emit = (step) => {
+      postMessage({ id, step: JSON.parse(step) });
+      return stop !== null && Atomics.load(stop, 0) === id;
+    };
     let source = JSON.stringify(strokes);
     if (file) {
       await python.loadPackage("pillow"); // nothing where it is there already
@@ -82,7 +85,7 @@ self.onmessage = async ({ data: { id, strokes, file, options } }) => {
     }
     const found = local.recognize(source, file?.name || "ink", JSON.stringify(options), emit);
     if (file) source.destroy();
-    postMessage({ id, ...JSON.parse(`{"answer":${found}}`) });
+    postMessage({ id, answer: JSON.parse(found) });
   } catch (error) {
     postMessage({ id, answer: { error: { message: error.message } } });
   }
