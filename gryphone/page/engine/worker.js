@@ -5,6 +5,7 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const here = new URL(".", import.meta.url);
 const MODULES = "/modules";
+const PLUS = "[[[0, 5], [10, 5]], [[5, 0], [5, 10]]]";
 
 /** Fetch as ever, and say how much has come of how much. */
 function countBytes(sizes) {
@@ -66,12 +67,18 @@ async function start() {
 }
 
 const started = start();
+let asked = false;
 started.then(
-  ({ about }) => postMessage({ about }),
+  ({ local, about }) => {
+    postMessage({ about });
+    // While the first formula is being written: what is imported and compiled by being used.
+    setTimeout(() => asked || local.recognize(PLUS, "plus", "{}", () => false), 100);
+  },
   (error) => postMessage({ broken: error.message }),
 );
 
 self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
+  asked = true;
   try {
     const { python, local } = await started;
     const emit = (step) => {
@@ -80,7 +87,7 @@ self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
     };
     let source = JSON.stringify(strokes);
     if (file) {
-      await python.loadPackage("pillow"); // nothing where it is there already
+      await python.loadPackage("pillow", { messageCallback: () => {} }); // if it is not there yet
       source = python.globals.get("bytes")(python.toPy(await file.arrayBuffer()));
     }
     const found = local.recognize(source, file?.name || "ink", JSON.stringify(options), emit);

@@ -334,7 +334,7 @@ function engineIs(where, more) {
 }
 
 function showLoading(part) {
-  $("loading").hidden = part >= 1;
+  $("loading").hidden = false;
   $("loading").querySelector("progress").value = part;
 }
 
