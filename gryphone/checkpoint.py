@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from gryphone import __version__
 from gryphone.config import ModelConfig, from_dict
@@ -109,6 +108,7 @@ def write_directory(path: Path, texts: Mapping[str, str], tensors: Mapping[str, 
 
     What is there already must be such a directory: it is removed.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     _check_replaceable(path, texts)
@@ -177,6 +177,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The same as they are stored (matrices in int8 beside their `:scale`), without PyTorch."""
+    from safetensors import safe_open
+
     arrays: dict[str, np.ndarray] = {}
     for file in _weight_files(path):
         with _undamaged(file), safe_open(file, "np"):  # which checks what it opens
@@ -212,6 +214,8 @@ def _weight_files(path: Path) -> list[Path]:
 
 @contextmanager
 def _undamaged(file: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
     try:
         yield
     except (SafetensorError, OSError, ValueError) as error:
@@ -220,6 +224,8 @@ def _undamaged(file: Path) -> Iterator[None]:
 
 def _count_parameters(path: Path) -> int:
     """How many numbers the network learned, by the headers of its files alone."""
+    from safetensors import safe_open
+
     count = 0
     for file in _weight_files(path):
         with _undamaged(file), safe_open(file, "np") as tensors:
@@ -250,14 +256,19 @@ def read_description(path: Path) -> dict[str, Any]:
 def read_checkpoint(path: Path | str) -> Checkpoint:
     """The settings, vocabularies and facts of a checkpoint directory."""
     path = checkpoint_directory(Path(path))
-    description = read_description(path)
+    found = checkpoint_of(read_description(path), f"{path}/config.json")
+    return dataclasses.replace(found, parameters=_count_parameters(path))
+
+
+def checkpoint_of(description: Mapping[str, Any], where: str) -> Checkpoint:
+    """What a description that was read `where` says, without its weights."""
     try:
-        config = from_dict(ModelConfig, description["model"], f"{path}/config.json: model")
+        config = from_dict(ModelConfig, description["model"], f"{where}: model")
         check_kind(config.kind)
         tokenizer = tokenizer_from_dict(description["tokenizer"])
     except (GryphoneError, KeyError) as error:
-        raise CheckpointError(f"{path}/config.json is incomplete: {error}") from error
-    return Checkpoint(config, tokenizer, description.get("facts", {}), _count_parameters(path))
+        raise CheckpointError(f"{where} is incomplete: {error}") from error
+    return Checkpoint(config, tokenizer, description.get("facts", {}), 0)
 
 
 def load_model(

@@ -25,9 +25,20 @@ ARROWS: dict[str, set[str]] = {
     "training": BELOW | {"data", "synth", "recognition.torch_backend"},  # to validate
     "scoring": BELOW | {"data", "recognition"},
     "server": BELOW | {"recognition"},
+    "page": BELOW | {"recognition"},
     "release": BELOW | {"data", "synth", "recognition", "training", "scoring"},
     "studies": BELOW | {"data", "synth", "recognition", "training", "scoring", "release"},
-    "cli": {*BELOW, "data", "synth", "recognition", "training", "scoring", "server", "studies"},
+    "cli": {
+        *BELOW,
+        "data",
+        "synth",
+        "recognition",
+        "training",
+        "scoring",
+        "server",
+        "studies",
+        "page",
+    },
 }
 
 

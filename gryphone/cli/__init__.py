@@ -13,6 +13,7 @@ from gryphone.cli import (
     data,
     evaluation,
     export,
+    page,
     recognition,
     serve,
     study,
@@ -38,7 +39,8 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    rooms = (recognition, agents, evaluation, export, serve, text, data, synth, training, study)
+    rooms = (recognition, agents, evaluation, export, page, serve, text, data, synth)
+    rooms += (training, study)
     for part in rooms:
         part.register(app)
     return app

@@ -21,7 +21,7 @@ class Drawing(NamedTuple):
     """The patches of one ink, and where its strokes are in them."""
 
     pixels: np.ndarray  # (P, window²) uint8, the patch with its surroundings
-    position: np.ndarray  # (P, 2) int64, row and column in the patch grid
+    position: np.ndarray  # (P, 2) intp, row and column in the patch grid
     grid: tuple[int, int]  # its rows and columns
     home: np.ndarray  # (M,) the patch that each inked pixel lies in
     stroke: np.ndarray  # (M,) the stroke that inked it
@@ -104,11 +104,11 @@ def pixels_of(
     starts = np.roll(ends, 1, axis=0)
     starts[firsts] = ends[firsts]
     delta = ends - starts
-    steps = np.ceil(np.abs(delta).max(1)).clip(1).astype(np.int64)
+    steps = np.ceil(np.abs(delta).max(1)).clip(1).astype(np.intp)  # 32 bits in WebAssembly
     owner = np.repeat(np.arange(len(steps)), steps + 1)
     k = np.arange(len(owner)) - (np.cumsum(steps + 1) - (steps + 1))[owner]
     along = (k.astype(np.float32) / steps[owner].astype(np.float32))[:, None]
-    xy = np.floor(starts[owner] + delta[owner] * along).astype(np.int64)
+    xy = np.floor(starts[owner] + delta[owner] * along).astype(np.intp)
     stroke = np.repeat(np.arange(len(firsts)), lengths)[owner]
     if tiny.any():  # a dot's first pixel brings its eight neighbours
         middle = xy[(np.cumsum(steps + 1) - (steps + 1))[firsts[tiny]]]

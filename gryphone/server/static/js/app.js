@@ -1,9 +1,9 @@
 // The page: what happens to its elements goes to the session, and what the session says is shown.
 
-import { model } from "./client.js";
 import { askKey, installControls } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
 import { loadDraft } from "./draft.js";
+import { completeOffline, isLocal, keepOffline, model } from "./engine.js";
 import { kindOf, learnFormats, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
 import { Pad } from "./pad.js";
@@ -50,7 +50,9 @@ reader.addEventListener("result", ({ detail }) => {
   player.result(answer);
   if (!panel.vocabulary.length) loadModel();
 });
-reader.addEventListener("slow", () => showNotice("The server has not answered yet. Your ink is kept.", true));
+reader.addEventListener("slow", () => {
+  if (!isLocal) showNotice("The server has not answered yet. Your ink is kept.", true);
+});
 reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   player.stop();
   setState("error");
@@ -310,19 +312,45 @@ installControls({
 
 async function loadModel() {
   try {
-    const { symbols, formats, max_steps: most } = await model();
+    const { symbols, formats, max_steps: most, threads } = await model(showLoading);
     panel.vocabulary = symbols;
     learnFormats(formats);
     if (most) $("steps").max = Math.min(50, most);
-  } catch {
+    if (isLocal) {
+      engineIs("in this browser", `${threads > 1 ? `${threads} threads, ` : ""}nothing leaves it`);
+      completeOffline();
+    }
+  } catch (error) {
     // The page works without the lists of symbols and files; reading says what is wrong.
+    if (isLocal) showNotice(`The engine could not be loaded: ${error.message}`, true);
+  } finally {
+    $("loading").hidden = true;
   }
+}
+
+/** Which engine reads. */
+function engineIs(where, more) {
+  $("engine").textContent = `Read ${where}: ${more}.`;
+}
+
+function showLoading(part) {
+  $("loading").hidden = false;
+  $("loading").querySelector("progress").value = part;
+}
+
+function tellOffline(what, use) {
+  if (what === "complete") $("engine").dataset.offline = "ready";
+  if (what !== "update") return;
+  $("update").hidden = false;
+  $("update-use").onclick = use;
 }
 
 // Start
 
+keepOffline(tellOffline);
 const draft = loadDraft();
 if (draft) openSnapshot(draft);
 showTools();
 if (drawing.empty) refresh();
+if (!isLocal) engineIs("by this server", "it keeps nothing");
 const learned = loadModel();

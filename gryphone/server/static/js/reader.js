@@ -1,7 +1,8 @@
 // Recognition that follows the writing: waits for a pause, gives up what is out of date, tries
 // again when the server was away.
 
-import { recognize, ServerError } from "./client.js";
+import { ServerError } from "./client.js";
+import { recognize } from "./engine.js";
 
 const PAUSE_MS = 380; // after the pen was lifted
 const SLOW_MS = 12_000; // without a word from the server

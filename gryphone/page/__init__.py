@@ -1,0 +1,1 @@
+"""The page without a server: what is written into its folder, and what runs in the browser."""

@@ -1,0 +1,97 @@
+// Keeps the page for when there is no network. Written with its folder: other files, other version.
+
+const VERSION = "VERSION";
+const FILES = { FILES: 0 }; // path -> digest
+const NAME = `gryphone-${VERSION}`;
+const LIST = "gryphone-files"; // the digests of a cache, kept in it
+const LARGE = /^engine\//; // loaded by the page itself the first time, with a progress bar
+const ISOLATED = {
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Embedder-Policy": "require-corp",
+  "Cross-Origin-Resource-Policy": "same-origin",
+};
+
+const address = (path) => new URL(path, registration.scope).href;
+
+/** The cache of an earlier version, and what is in it. */
+async function earlier() {
+  for (const name of await caches.keys()) {
+    if (!name.startsWith("gryphone-") || name === NAME) continue;
+    const cache = await caches.open(name);
+    const list = await cache.match(address(LIST));
+    if (list) return { cache, digests: await list.json() };
+  }
+  return null;
+}
+
+async function install() {
+  const [cache, old] = [await caches.open(NAME), await earlier()];
+  await Promise.all(
+    Object.entries(FILES).map(async ([path, digest]) => {
+      if (!old && LARGE.test(path)) return;
+      const same = old?.digests[path] === digest && (await old.cache.match(address(path)));
+      const response = same || (await fetch(address(path), { cache: "no-cache" }));
+      if (!response.ok) throw new Error(`${path}: ${response.status}`);
+      await cache.put(address(path), isolated(response));
+    }),
+  );
+  await cache.put(address(LIST), new Response(JSON.stringify(FILES)));
+  if (!old) await skipWaiting(); // nobody uses another version
+}
+
+async function activate() {
+  const others = (await caches.keys()).filter((name) => name.startsWith("gryphone-") && name !== NAME);
+  await Promise.all(others.map((name) => caches.delete(name)));
+  await clients.claim();
+}
+
+/** The same with the headers that let a page have threads; kept so, lest it is done every time. */
+function isolated(response) {
+  const headers = new Headers(response.headers);
+  for (const [name, value] of Object.entries(ISOLATED)) headers.set(name, value);
+  return new Response(response.body, { status: response.status, headers });
+}
+
+async function answer(request) {
+  const url = new URL(request.url);
+  url.search = url.hash = "";
+  const path = url.href.slice(registration.scope.length) || "index.html";
+  if (!Object.hasOwn(FILES, path)) return fetch(request);
+  const cache = await caches.open(NAME);
+  const known = await cache.match(address(path));
+  if (known) return known;
+  const response = isolated(await fetch(address(path)));
+  if (response.ok) keeping = Promise.all([keeping, cache.put(address(path), response.clone())]);
+  return response;
+}
+
+let keeping = Promise.resolve(); // what is on its way into the cache
+
+/** Fetch what the page has not needed yet; whether everything is there. */
+async function complete() {
+  await keeping;
+  const cache = await caches.open(NAME);
+  for (const path of Object.keys(FILES)) {
+    if (await cache.match(address(path))) continue;
+    const response = await fetch(address(path));
+    if (!response.ok) return false;
+    await cache.put(address(path), isolated(response));
+  }
+  return true;
+}
+
+addEventListener("install", (event) => event.waitUntil(install()));
+addEventListener("activate", (event) => event.waitUntil(activate()));
+addEventListener("fetch", (event) => {
+  const { request } = event;
+  if (request.method === "GET" && request.url.startsWith(registration.scope)) {
+    event.respondWith(answer(request));
+  }
+});
+addEventListener("message", (event) => {
+  if (event.data === "use") skipWaiting();
+  else if (event.data === "complete") {
+    const done = complete().catch(() => false);
+    event.waitUntil(done.then((whole) => event.source.postMessage({ complete: whole })));
+  }
+});

@@ -1,0 +1,97 @@
+"""The recogniser in the browser: the package's own modules, asked in JSON by a worker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gryphone import __version__
+from gryphone.checkpoint import checkpoint_of
+from gryphone.errors import GryphoneError
+from gryphone.reading.formats import FORMATS
+from gryphone.reading.inputs import Input, read_content, read_input
+from gryphone.recognition.answer import answer
+from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.onnx_backend import OnnxBackend
+from gryphone.recognition.question import MOST_STEPS, Ask, Step
+
+
+class Local:
+    """A network in this browser."""
+
+    def __init__(self, about: str, encoder: Any, decoder: Any) -> None:
+        described = json.loads(about)
+        checkpoint = checkpoint_of(described, "model.json")
+        self.checkpoint = replace(checkpoint, parameters=described["parameters"])
+        backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
+        self.network = Network(self.checkpoint, backend)
+        # What was looked at last: a correction asks about the same ink again.
+        self._source: Any = None
+        self._encoded: EncodedBatch | None = None
+
+    def about(self) -> str:
+        """What `/v1/model` says of a server, as far as it is said of this one."""
+        names = [list(v.names) for v in self.checkpoint.tokenizer.vocabularies]
+        return json.dumps(
+            {
+                "name": "gryphone",
+                "version": __version__,
+                "parameters": self.checkpoint.parameters,
+                "symbols": names[0],
+                "max_steps": MOST_STEPS,
+                "formats": [
+                    {
+                        "name": row.name,
+                        "suffixes": row.suffixes,
+                        "types": row.types,
+                        "picture": row.picture,
+                        "read": bool(row.pillow) or (row.read is not None and not row.picture),
+                    }
+                    for row in FORMATS
+                ],
+            }
+        )
+
+    def recognize(
+        self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]
+    ) -> str:
+        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it."""
+        try:
+            began = time.perf_counter()
+            asked = json.loads(options)
+            ink = asked.pop("ink", False)
+            asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
+            ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step_of(step)))})
+            encoded = self._look(source, name)
+            found = answer(encoded, 0, ask, began).to_full_dict()
+            if ink or isinstance(source, bytes):
+                strokes = encoded.inputs[0].ink.strokes
+                found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes]}
+            return json.dumps(found)
+        except (GryphoneError, ValueError, TypeError) as error:
+            return json.dumps({"error": {"message": str(error)}})
+
+    def _look(self, source: str | bytes, name: str) -> EncodedBatch:
+        if self._encoded is None or source != self._source:
+            read: Input = (
+                read_input(json.loads(source), name)
+                if isinstance(source, str)
+                else read_content(source, name)
+            )
+            self._encoded, self._source = EncodedBatch.of(self.network, [read]), source
+        return self._encoded
+
+
+def step_of(step: Step) -> dict[str, Any]:
+    """A step as the page shows it."""
+    return {
+        "number": step.number,
+        "total": step.total,
+        "latex": step.latex,
+        "rows": step.rows,
+        "masked": step.masked,
+        "look": step.look,
+    }

@@ -1,0 +1,173 @@
+"""The page without a server: a folder of files, and then not even that."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from chromium import NEEDED
+
+if not NEEDED:  # in CI its absence is an error
+    pytest.importorskip("playwright.sync_api", reason="no playwright; pip install -e '.[dev]'")
+
+from playwright.sync_api import expect
+from writing import EXAMPLES, Desk, example
+
+import gryphone
+from gryphone.checkpoint import WEIGHTS
+from gryphone.page.folder import write_page
+from gryphone.page.parts import ONNXRUNTIME
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LOADING = 120_000  # milliseconds that a busy machine may take
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Any web host."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `gryphone page` writes."""
+    try:
+        urllib.request.urlopen(
+            urllib.request.Request(ONNXRUNTIME.address, method="HEAD"), timeout=20
+        )
+    except OSError as error:
+        pytest.skip(f"npm's registry cannot be reached: {error}")
+    out = tmp_path_factory.mktemp("page") / "site"
+    write_page(out, WEIGHTS)
+    return out
+
+
+@pytest.fixture
+def host(folder: Path) -> Iterator[ThreadingHTTPServer]:
+    """A server of the folder."""
+    with hosted(folder) as host:
+        yield host
+
+
+@contextmanager
+def hosted(folder: Path) -> Iterator[ThreadingHTTPServer]:
+    """A server of plain files."""
+    handler = functools.partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        yield host
+        host.shutdown()
+
+
+def test_it_reads_corrects_and_stays_when_server_and_network_are_gone(
+    browser: Browser, host: ThreadingHTTPServer
+) -> None:
+    home = f"http://127.0.0.1:{host.server_port}/"
+    desk = Desk.open(browser, home)
+    sent: list[str] = []
+    desk.context.on("request", lambda request: sent.append(request.url))
+    engine = desk.find("#engine")
+    expect(engine).to_contain_text("Read in this browser", timeout=LOADING)
+    expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
+    host.shutdown()
+    host.server_close()
+    desk.context.set_offline(True)
+    desk.page.reload()
+    expect(engine).to_contain_text("threads", timeout=LOADING)  # isolated by the service worker
+
+    before = desk.write_example("02-sum")
+    assert before == "a+b=c"
+    desk.find("#formula .katex-html").get_by_text("b", exact=True).click()
+    others = desk.find(".others button")
+    assert others.count() >= 3
+    choice = others.first.get_attribute("data-symbol")
+    others.first.click()
+    expect(desk.find("#latex")).not_to_have_text(before)
+    assert choice in desk.settle()
+    expect(desk.find("#copy-mathml")).to_be_enabled()
+    desk.find("#file").set_input_files(EXAMPLES / "ink" / "01-power.inkml")
+    desk.shows("x^{2}")
+    assert [url for url in sent if not url.startswith((home, "blob:" + home))] == []
+    assert desk.problems == []
+    desk.context.close()
+
+
+def test_a_new_version_is_offered_and_used(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(folder, site)
+
+    def fetch_again(engine: Path) -> None:
+        for place in ("pyodide", "onnxruntime"):
+            shutil.copytree(folder / "engine" / place, engine / place)
+        (engine / "new.txt").write_text("new")
+
+    with hosted(site) as host:
+        desk = Desk.open(browser, f"http://127.0.0.1:{host.server_port}/")
+        engine, update = desk.find("#engine"), desk.find("#update")
+        expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
+        expect(update).to_be_hidden()
+        write_page(site, WEIGHTS, fetch_again)
+        desk.page.reload()
+        expect(update).to_contain_text("A new version is there", timeout=LOADING)
+        desk.find("#update-use").click()
+        expect(update).to_be_hidden()
+        expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
+    desk.context.set_offline(True)
+    desk.page.reload()
+    assert desk.write_example("01-power") == "x^{2}"
+    desk.context.close()
+
+
+def test_the_engine_answers_as_python_does(browser: Browser, host: ThreadingHTTPServer) -> None:
+    # Without the page's policy, under which no test may evaluate anything.
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{host.server_port}/engine/engine.d.ts")
+    page.set_default_timeout(LOADING)
+    recognizer = gryphone.load()
+    asked = [
+        ("02-sum", {"lock": {"0": "b"}}),
+        ("04-indices", {"steps": 3, "n_best": 2}),
+        ("03-half", {"hint": r"\frac{?}{...}"}),
+        ("01-power", {"steps": "many"}),
+    ]
+    for name, options in asked:
+        strokes = [list(map(list, stroke)) for stroke in example(name, every=1)]
+        found = page.evaluate(
+            """async ([strokes, options]) => {
+                const { recognize } = await import("/engine/engine.js");
+                const steps = [];
+                const onStep = ({ number }) => steps.push(number);
+                try {
+                    return { ...(await recognize(strokes, { ...options, onStep })), seen: steps };
+                } catch (error) {
+                    return { error: error.message };
+                }
+            }""",
+            [strokes, options],
+        )
+        ours = {k: v for k, v in options.items() if k != "lock"}
+        ours["lock"] = {int(k): v for k, v in options.get("lock", {}).items()}
+        try:
+            wanted = recognizer.recognize(strokes, **ours).to_full_dict()
+        except gryphone.GryphoneError as error:
+            assert found == {"error": str(error)}
+            continue
+        assert found["seen"][0] == 1
+        for key in ("latex", "mathml", "tokens", "steps", "seed"):
+            assert found[key] == wanted[key], key
+        for one, other in zip(found["symbols"], wanted["symbols"], strict=True):
+            assert one["strokes"] == other["strokes"]
+            assert one["confidence"] == pytest.approx(other["confidence"], abs=0.02)
+    context.close()
