@@ -21,7 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "recognition": BELOW,
     "data": BELOW,
     "synth": BELOW | {"data"},
-    "training": BELOW | {"data", "synth", "recognition.torch_backend"},  # to validate
+    "training": BELOW | {"data", "synth", "rivals", "recognition.torch_backend"},  # to validate
     "scoring": BELOW | {"data", "recognition"},
     "server": BELOW | {"recognition"},
     "release": BELOW | {"data", "synth", "recognition", "training", "scoring"},
