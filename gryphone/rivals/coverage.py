@@ -14,6 +14,7 @@ allow, and a backward pass computes their maps anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -119,7 +120,7 @@ class Refinement(nn.Module):
             squares = part.square().sum((0, 1))
             totals = torch.stack([real.sum().expand_as(squares), part.sum((0, 1)), squares])
             own = totals[1] / totals[0]
-            own_spread = (totals[2] / totals[0] - own.square() + NARROW).sqrt()
+            own_spread = ((totals[2] / totals[0] - own.square()).clamp_min(0) + NARROW).sqrt()
             x = (x - own) / own_spread * own_spread.detach() + own.detach()
         return (x - mean) / spread * self.scale + self.shift, totals.detach()
 
@@ -128,7 +129,7 @@ class Refinement(nn.Module):
         """Let the running moments go that share of the way to those of totals (3, H)."""
         mean, square = totals[1:] / totals[0]
         self.mean.lerp_(mean.to(self.mean.dtype), share)
-        self.variance.lerp_((square - mean.square()).to(self.mean.dtype), share)
+        self.variance.lerp_((square - mean.square()).clamp_min(0).to(self.mean.dtype), share)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def plan(memory: Memory, own: Packing) -> tuple[list[Group], Tensor]:
 
 def scores_of(q: Tensor, k: Tensor, there: Tensor) -> Tensor:
     """Scores (n, H, R, P) of queries (n, R, H, D) and keys (n, P, H, D) in float32."""
-    scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)).float() / q.shape[-1] ** 0.5
+    scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)).float() / math.sqrt(q.shape[-1])
     return scores.masked_fill(~there[:, None, None], -torch.inf)
 
 
