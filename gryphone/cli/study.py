@@ -20,7 +20,7 @@ def study(
         str,
         typer.Argument(
             help="main, crohme, ablation, tradeoff, steps, recovery, diversity, cases (the "
-            "paper's), remasking, breakdown, or all."
+            "paper's), remasking, breakdown, rivals, or all."
         ),
     ],
     weights: Annotated[
