@@ -59,6 +59,9 @@ KINDS = {
         cached="gryphone.rivals.search:decode_cached",
     ),
     "bttr": _two_way("gryphone.rivals.trunk:two_way_network"),
+    "ical": _two_way("gryphone.rivals.ical:implicit_network"),
+    "tamer": _two_way("gryphone.rivals.tamer:tree_network"),
+    "posformer": _two_way("gryphone.rivals.posformer:forest_network"),
 }
 
 
