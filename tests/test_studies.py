@@ -116,8 +116,8 @@ def test_plans_run_what_has_no_chance_once() -> None:
         ("recover-masked", 1, 1),
         ("recover-masked", 5, 1),
     )
-    with pytest.raises(ConfigError, match="'beam' is unknown"):
-        plan_of(1, "beam")
+    with pytest.raises(ConfigError, match="'guess' is unknown"):
+        plan_of(1, "guess")
 
 
 def test_stored_runs_are_those_that_evaluate_scores(

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gryphone.config import ModelConfig
-from gryphone.kinds import network_with
 from gryphone.model import EncoderBlock, GryphOne, Memory, Packing
 from gryphone.rivals.causal import Writer, attend_causal
+from gryphone.rivals.coverage import CoverageDecoder, CoverageWriter, coverage_network
 from gryphone.rivals.structure import CLOSE, DOWN, END, OPEN, UP, roles_of
-from gryphone.rivals.trunk import Rival, Sheet, TwoWayDecoder
+from gryphone.rivals.trunk import Sheet
 
 CLASSES = (END, OPEN, CLOSE, UP, DOWN)  # 1 to 5; 0 is every other token
 
@@ -28,7 +28,7 @@ def implicit_network(
     config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
 ) -> GryphOne:
     """Encoder and a decoder with the implicit characters' aid."""
-    network = network_with(AidedDecoder, config, vocabularies, Rival)
+    network = coverage_network(config, vocabularies, names, AidedDecoder)
     assert isinstance(network.decoder, AidedDecoder)
     network.decoder.implicit = implicit_of(roles_of("ical", vocabularies, names))
     return network
@@ -50,7 +50,7 @@ def implicit_loss(logits: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), target, weights)
 
 
-class AidedDecoder(TwoWayDecoder):
+class AidedDecoder(CoverageDecoder):
     """Its states are (N, 2 * width): those of the tokens, and those of the implicit characters."""
 
     implicit: Tensor
@@ -99,7 +99,7 @@ class AidedDecoder(TwoWayDecoder):
         return AidedWriter(self, memory, rows, length)
 
 
-class AidedWriter(Writer):
+class AidedWriter(CoverageWriter):
     """Keeps the past of the layer behind the decoder, too."""
 
     def __init__(self, decoder: AidedDecoder, memory: Memory, rows: int, length: int) -> None:

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gryphone.config import ModelConfig
-from gryphone.kinds import network_with
 from gryphone.model import DecoderBlock, GryphOne, Memory
 from gryphone.rivals.causal import attend_causal
+from gryphone.rivals.coverage import CoverageDecoder, coverage_network
 from gryphone.rivals.structure import (
     DOWN,
     END,
@@ -34,7 +34,7 @@ from gryphone.rivals.structure import (
     rows_in,
     shifted,
 )
-from gryphone.rivals.trunk import Rival, Sheet, TwoWayDecoder
+from gryphone.rivals.trunk import Sheet
 
 NOTHING, FIRST, LAST, ROW, ABOVE, BELOW = range(6)
 DEPTH = 5  # codes of a token; deeper ones are cut
@@ -45,7 +45,7 @@ def forest_network(
     config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
 ) -> GryphOne:
     """Encoder, decoder, and a decoder of positions."""
-    network = network_with(ForestDecoder, config, vocabularies, Rival)
+    network = coverage_network(config, vocabularies, names, ForestDecoder)
     assert isinstance(network.decoder, ForestDecoder)
     network.decoder.roles = roles_of("posformer", vocabularies, names)
     return network
@@ -82,7 +82,7 @@ def targets_of(codes: Tensor) -> tuple[Tensor, Tensor]:
     return level, side
 
 
-class ForestDecoder(TwoWayDecoder):
+class ForestDecoder(CoverageDecoder):
     """The second decoder has blocks as the first one has, and as many."""
 
     roles: Tensor
@@ -105,6 +105,11 @@ class ForestDecoder(TwoWayDecoder):
         )
         self.register_buffer("roles", torch.zeros(0, dtype=torch.long), persistent=False)
 
+    def counted(self, tokens: Tensor) -> Tensor:
+        """Implicit attention correction: behind an opening mark nobody knows where to look yet."""
+        role = self.roles[tokens[:, 0]]
+        return (role != OPEN) & (role != UP) & (role != DOWN)
+
     @property
     def more_blocks(self) -> Sequence[nn.Module]:
         return list(self.forest)
@@ -118,7 +123,7 @@ class ForestDecoder(TwoWayDecoder):
             first = (sheet.index == 0)[:, None]
             before = torch.where(first, start[sheet.canvas], codes.roll(1, 0))
         x = self.read_code(before.to(self.after.weight.dtype)) + self.code_position(sheet.index)
-        x = x.to(states.dtype)
+        x = x.to(memory.keys_values[0][0].dtype)
         own, images = sheet.own, len(memory.rows.offsets) - 1
         ways = len(sheet.backward) // images
         together = type(own)(own.offsets[::ways].contiguous(), own.longest * ways, own.uniform)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gryphone.config import ModelConfig
-from gryphone.kinds import network_with
 from gryphone.model import EncoderBlock, GryphOne, Memory
+from gryphone.rivals.coverage import CoverageDecoder, coverage_network
 from gryphone.rivals.structure import (
     DOWN,
     END,
@@ -28,7 +28,7 @@ from gryphone.rivals.structure import (
     rows_in,
     well_formed,
 )
-from gryphone.rivals.trunk import Rival, Sheet, TwoWayDecoder
+from gryphone.rivals.trunk import Sheet
 
 NONE = -1  # no parent is asked for
 ILLEGAL = -1e3  # for what is no formula: below all that are
@@ -38,7 +38,7 @@ def tree_network(
     config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
 ) -> GryphOne:
     """Encoder and a decoder that knows trees."""
-    network = network_with(TreeDecoder, config, vocabularies, Rival)
+    network = coverage_network(config, vocabularies, names, TreeDecoder)
     assert isinstance(network.decoder, TreeDecoder)
     network.decoder.roles = roles_of("tamer", vocabularies, names)
     return network
@@ -53,7 +53,7 @@ def parents_of(groups: Groups) -> Tensor:
     return parent.masked_fill(marks, NONE)
 
 
-class TreeDecoder(TwoWayDecoder):
+class TreeDecoder(CoverageDecoder):
     """Parents are found by attention of all states of a canvas on each other."""
 
     roles: Tensor
