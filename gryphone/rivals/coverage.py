@@ -33,7 +33,7 @@ from gryphone.rivals.causal import CausalDecoder, Writer
 from gryphone.rivals.trunk import Rival, TwoWayDecoder
 
 KERNEL, HIDDEN = 5, 32  # as published
-PAIRS = 2**21  # pairs of token and patch, padded, whose maps are made at once
+PAIRS = 2**20  # pairs of token and patch, padded, whose maps are made at once
 NARROW = 1e-5  # least variance
 FAR = 1 << 20  # more than any grid has columns
 
@@ -176,12 +176,12 @@ def plan(memory: Memory, own: Packing) -> tuple[list[Group], Tensor]:
     canvases, patches = own.offsets.diff().cpu().numpy(), memory.rows.offsets.diff().cpu().numpy()
     per = len(canvases) // len(patches)
     tokens = canvases.reshape(-1, per).max(1)
-    order, groups, first = np.argsort(patches, kind="stable"), [], 0
+    order, groups, first = np.lexsort((patches, tokens // 8)), [], 0
     base, room = np.zeros(len(canvases), dtype=np.int64), 0  # where each canvas begins
     while first < len(order):
-        widths = np.maximum.accumulate(tokens[order[first:]])
-        counts = np.arange(1, len(widths) + 1) * per
-        fit = int((counts * widths * patches[order[first:]] <= PAIRS).sum())
+        sides = [np.maximum.accumulate(side[order[first:]]) for side in (tokens, patches)]
+        pairs = np.arange(1, len(order) - first + 1) * per * sides[0] * sides[1]
+        fit = int((pairs <= PAIRS).sum())
         images = order[first : first + max(1, fit)]
         longest = int(tokens[images].max())
         starts = room + np.arange(len(images) * per) * longest
