@@ -9,8 +9,9 @@ from torch import Tensor
 from gryphone.config import PRESETS
 from gryphone.errors import ConfigError
 from gryphone.kinds import build_model
+from gryphone.model import Memory, Packing
 from gryphone.rivals.ical import implicit_loss, implicit_of
-from gryphone.rivals.posformer import codes_of, targets_of
+from gryphone.rivals.posformer import ForestDecoder, codes_of, targets_of
 from gryphone.rivals.structure import Groups, groups_of, roles_of, rows_in, well_formed
 from gryphone.rivals.tamer import TreeDecoder, parents_of
 from gryphone.rivals.trunk import Sheet, sheet_of
@@ -150,6 +151,28 @@ def test_parents_are_scored_in_both_directions() -> None:
             torch.testing.assert_close(odds[way, child], alike[child, parent], atol=1e-4, rtol=1e-4)
     broken = decoder.score(torch.randn(10, 64), both_ways("a ^ { 2"))
     assert broken is not None and (broken < -100).all()
+
+
+@torch.inference_mode()
+def test_behind_opening_marks_nothing_is_covered() -> None:
+    """a ^ { 2 } b: places fed with ^ and { are in no sum, which the next place is first to tell."""
+    torch.manual_seed(0)
+    config = replace(PRESETS["tiny"], kind="posformer", length=24)
+    decoder = build_model(config, (len(NAMES),), NAMES).decoder.eval()
+    assert isinstance(decoder, ForestDecoder)
+    tokens = ids_of("a ^ { 2 } b")[0, :6, None]
+    assert decoder.counted(tokens).tolist() == [True, False, False, True, True, True]
+    for parameter in decoder.parameters():  # far from even attention
+        parameter.data *= 3
+    features, own = torch.randn(7, 64), Packing.equal(1, 6, tokens.device)
+    position = torch.cartesian_prod(torch.arange(7), torch.arange(1))
+    rows = Packing.equal(1, 7, tokens.device)
+    memory = Memory(features, rows, decoder.remember(features), position)
+    corrected = decoder.hidden(tokens, torch.arange(6), memory, own)
+    decoder.roles = torch.zeros_like(decoder.roles)  # all count
+    plain = decoder.hidden(tokens, torch.arange(6), memory, own)
+    torch.testing.assert_close(corrected[:2], plain[:2])
+    assert ((corrected - plain)[2:].abs().amax(1) > 1e-3).all()
 
 
 @pytest.mark.parametrize("kind", ["ical", "tamer", "posformer"])
