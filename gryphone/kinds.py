@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gryphone.errors import ConfigError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from gryphone.config import ModelConfig
     from gryphone.model import Decoder, GryphOne
 
@@ -109,10 +111,12 @@ def network_with(
     from gryphone.model import DenseEncoder, GryphOne, InkEncoder
 
     c = config
-    encoder: DenseEncoder | InkEncoder
+    encoder: nn.Module
     shared: dict[str, Any] = {"width": c.width, "dropout": c.dropout}
     sizes: dict[str, Any] = {"depth": c.encoder_depth, "heads": c.encoder_heads, **shared}
-    if c.dense:
+    if c.encoder == "densenet":
+        encoder = import_module("gryphone.rivals.densenet").DenseNetEncoder(c.width)
+    elif c.dense:
         grid = c.canvas.side // c.canvas.patch
         encoder = DenseEncoder(grid=grid, patch=c.canvas.patch, **sizes)
     else:
