@@ -62,6 +62,9 @@ KINDS = {
     ),
     "bttr": _two_way("gryphone.rivals.trunk:two_way_network"),
     "comer": _two_way("gryphone.rivals.coverage:coverage_network"),
+    "ical": _two_way("gryphone.rivals.ical:implicit_network"),
+    "tamer": _two_way("gryphone.rivals.tamer:tree_network"),
+    "posformer": _two_way("gryphone.rivals.posformer:forest_network"),
 }
 
 

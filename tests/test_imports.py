@@ -14,7 +14,7 @@ HEAVY = ("accelerate", "pyarrow", "matplotlib", "fastapi", "uvicorn", "yaml", "s
 BELOW = {"spine", "reading", "photo", "latex"}
 ARROWS: dict[str, set[str]] = {
     "spine": {"training.objective", "rivals"},  # names in the table of kinds, imported by users
-    "rivals": {"spine"},
+    "rivals": {"spine", "latex"},
     "latex": {"spine"},
     "photo": {"spine"},
     "reading": {"spine", "photo"},

@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from gryphone.config import ModelConfig
 from gryphone.errors import ConfigError
 from gryphone.kinds import network_with
-from gryphone.model import CrossAttention, DecoderBlock, GryphOne, Memory, Packing
+from gryphone.model import CrossAttention, Decoder, DecoderBlock, GryphOne, Memory, Packing
 from gryphone.rivals.causal import CausalDecoder, Writer
 from gryphone.rivals.trunk import Rival, TwoWayDecoder
 
@@ -39,12 +39,15 @@ FAR = 1 << 20  # more than any grid has columns
 
 
 def coverage_network(
-    config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
+    config: ModelConfig,
+    vocabularies: tuple[int, ...],
+    names: Sequence[str],
+    decoder: type[Decoder] | None = None,
 ) -> GryphOne:
-    """Encoder and decoder with coverage in the sizes that the settings give."""
+    """Encoder and decoder with coverage, or a rival's that has it, in the settings' sizes."""
     if config.dense:
         raise ConfigError(f"kind {config.kind!r} has no grid with dense: true; set dense: false")
-    return network_with(CoverageDecoder, config, vocabularies, Rival)
+    return network_with(decoder or CoverageDecoder, config, vocabularies, Rival)
 
 
 def neighbours(position: Tensor, owner: Tensor) -> Tensor:
@@ -224,6 +227,10 @@ class CoverageDecoder(TwoWayDecoder):
         super().__init__(**sizes)
         self.refinement = Refinement(sizes["heads"])
 
+    def counted(self, tokens: Tensor) -> Tensor | None:
+        """Which places (N,), by the tokens (N, S) before them, cover what they see; None: all."""
+        return None
+
     def hidden(
         self,
         tokens: Tensor,
@@ -234,6 +241,7 @@ class CoverageDecoder(TwoWayDecoder):
     ) -> Tensor:
         x = self.embedded(tokens, index).to(memory.keys_values[0][0].dtype)
         groups, slot = plan(memory, own)
+        counted = self.counted(tokens)
         maps: list[Tensor | None] = [None] * len(groups)
         running, totals = self.refinement.running(), x.new_zeros(3, 1, dtype=torch.float32)
         for module, (k, v) in zip(self.blocks, memory.keys_values, strict=True):
@@ -244,7 +252,7 @@ class CoverageDecoder(TwoWayDecoder):
                 queries.append(q)
             seen = []
             for number, group in enumerate(groups):
-                found = self._look(block.cross, q, k, v, group, maps[number], running)
+                found = self._look(block.cross, q, k, v, group, maps[number], running, counted)
                 seen.append(found[0])
                 maps[number], totals = found[1], totals + found[2]
             looked = block.cross.proj(torch.cat(seen).index_select(0, slot))
@@ -273,6 +281,7 @@ class CoverageDecoder(TwoWayDecoder):
         group: Group,
         before: Tensor | None,
         running: Tensor,
+        counted: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """What the padded tokens of a group see, (n * C * T, width); their maps; the totals.
 
@@ -283,6 +292,8 @@ class CoverageDecoder(TwoWayDecoder):
         totals = scores.new_zeros(3, scores.shape[1])
         if before is not None:
             pair = torch.cat([before, scores.softmax(-1).to(before.dtype)], 1)
+            if counted is not None:
+                pair = pair * counted[rows.flatten(1)][:, None, :, None]
             sums = before_each(pair, canvases).to(q.dtype)
             real = group.real.flatten(1)[:, None] & grids.there[:, :, None]  # (n, P, C * T)
             off, totals = self.refinement(sums, grids.table, running, real.flatten(0, 1))
@@ -321,6 +332,10 @@ class CoverageWriter(Writer):
         ]
         self.before: Tensor | None = None  # the maps of the layer before
 
+    def step(self, tokens: Tensor) -> list[Tensor]:
+        self.counted = cast(CoverageDecoder, self.decoder).counted(tokens)
+        return super().step(tokens)
+
     def look_at(self, layer: int, x: Tensor) -> Tensor:
         cross = cast(DecoderBlock, self.decoder.blocks[layer]).cross
         (k, v), grids, images = self.keys_values[layer], self.grids, len(self.grids.there)
@@ -332,6 +347,8 @@ class CoverageWriter(Writer):
             pair = torch.cat([self.before, scores.softmax(-1).to(v.dtype)], 1)
             off, _ = refinement(sums.to(q.dtype), grids.table, refinement.running())
             scores = scores - by_head(off, images)
+            if self.counted is not None:
+                pair = pair * self.counted.view(images, 1, -1, 1)
             sums += pair.permute(0, 3, 2, 1).flatten(0, 1)
         self.before = maps = scores.softmax(-1).to(v.dtype)
         found = (maps @ v.transpose(1, 2)).transpose(1, 2)  # (n, R, H, D)

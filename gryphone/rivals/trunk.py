@@ -13,8 +13,8 @@ hypotheses are rated in both directions (`gryphone.rivals.joint`).
   whose `follow` lets rows change places in what it keeps (`gryphone.rivals.coverage`).
 - *States behind the blocks*: `hidden` and `Writer.finish`.
 - *The logits*: `logits`, from states; reading and training both ask it.
-- *More heads and losses*: modules of their own, and `losses(states, sheet)`, which names scalars
-  that are added to the loss of the tokens as they are, and logged.
+- *More heads and losses*: modules of their own, and `losses(states, sheet, memory)`, which names
+  scalars that are added to the loss of the tokens as they are, and logged.
 - *One more score of whole hypotheses*: `score(states, sheet)`, (C,) of each canvas, which is added
   to its mean log-prob where the beams are rated.
 
@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gryphone.config import ModelConfig
 from gryphone.kinds import network_with
@@ -69,7 +69,12 @@ def sheet_of(
 class TwoWayDecoder(CausalDecoder):
     """BTTR's decoder. Whoever feeds whole canvases to `forward` writes from left to right."""
 
-    def losses(self, states: Tensor, sheet: Sheet) -> dict[str, Tensor]:
+    @property
+    def more_blocks(self) -> Sequence[nn.Module]:
+        """Blocks besides the decoder's own, to be compiled as those are."""
+        return ()
+
+    def losses(self, states: Tensor, sheet: Sheet, memory: Memory) -> dict[str, Tensor]:
         """More losses of states (N, width), by name."""
         return {}
 
@@ -97,8 +102,13 @@ class Rival(GryphOne):
         return (
             self.decoder.logits(states),
             [head(memory.features) for head in self.patch_heads],
-            self.decoder.losses(states, sheet),
+            self.decoder.losses(states, sheet, memory),
         )
+
+    def compile_blocks(self) -> None:
+        super().compile_blocks()
+        for block in self.decoder.more_blocks:
+            block.compile(dynamic=True)  # type: ignore[no-untyped-call]
 
 
 def two_way_network(
