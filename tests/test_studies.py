@@ -17,8 +17,10 @@ from gryphone.cli.study import register
 from gryphone.data.datasets import read_dataset
 from gryphone.data.packing import write_packed
 from gryphone.errors import ConfigError, DataError
+from gryphone.reading.inputs import read_input
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.scoring.evaluate import evaluate
+from gryphone.studies.additions import answers
 from gryphone.studies.measures import Measured, Results, Truths, difference, figures
 from gryphone.studies.paper import STUDIES, binned, visible
 from gryphone.studies.predictions import (
@@ -300,6 +302,20 @@ def test_rivals_are_compared_with_ours_ink_by_ink(
     assert published[1][0] == "bttr" and published[1][4] == 57.7
     assert {"p50 ms", "images/s", "ms at 10", "ms at 30", "ms at 60"} < set(columns)
     assert len(speeds) == 2 and len(report.panels) == 1
+
+
+def test_what_is_added_to_the_bare_decoder(recognizer: Recognizer) -> None:
+    inks = [read_input(ink) for ink in some(4)]
+    ways = answers(recognizer, inks, steps=3)
+
+    def read(*, plain: bool) -> list[str]:
+        found = recognizer.recognize_many(inks, steps=3, plain=plain)
+        return [" ".join(result.tokens) for result in found]
+
+    assert ways["nothing"] == read(plain=True)
+    assert ways["both"] == read(plain=False)
+    assert ways["search"] != ways["nothing"]  # random weights leave braces open
+    assert ways["second look"] != ways["nothing"]
 
 
 def test_names_of_weights() -> None:
