@@ -281,7 +281,7 @@ def load_model(
     checkpoint = checkpoint or read_checkpoint(path)
     sizes = tuple(len(v) for v in checkpoint.tokenizer.vocabularies)
     with Undrawn():
-        model = build_model(checkpoint.config, sizes)
+        model = build_model(checkpoint.config, sizes, checkpoint.tokenizer.vocabularies[0].tokens)
     try:
         tensors = {k: v.float() for k, v in read_tensors(path).items()}
         model.load_state_dict(tensors, assign=True)

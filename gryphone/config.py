@@ -138,6 +138,7 @@ class ModelConfig:
 
     canvas: Canvas = field(default_factory=Canvas)
     dense: bool = False  # every patch and a class token (DINO), instead of inked patches only
+    encoder: str = "vit"  # or "densenet", that of the published rivals, on whole pictures
     all_patches: bool = False  # keep blank patches too (what sparsity is measured against)
     width: int = 384
     encoder_depth: int = 10
@@ -160,16 +161,27 @@ class ModelConfig:
                 raise ConfigError(f"width {self.width} is not a multiple of {heads} heads")
         if self.dense and self.canvas.kind != "square":
             raise ConfigError("a dense encoder needs canvas.kind 'square'")
+        if self.encoder not in ("vit", "densenet"):
+            raise ConfigError(f"encoder {self.encoder!r} is unknown; use 'vit' or 'densenet'")
+        if self.encoder == "densenet":
+            if self.dense or (self.canvas.patch, self.canvas.window) != (16, 16):
+                raise ConfigError(
+                    "encoder 'densenet' makes a feature of 16x16 pixels: set canvas.patch: 16, "
+                    "canvas.window: 16, dense: false"
+                )
+            if self.width % 4:
+                raise ConfigError(f"width {self.width} is no multiple of 4, as 'densenet' needs")
 
     @property
     def has_graphs(self) -> bool:
         """Whether `recognition.onnx_graph` can write this network down."""
-        return self.kind == "diffusion" and self.decoder == DecoderStyle()
+        ours = self.kind == "diffusion" and self.encoder == "vit"
+        return ours and self.decoder == DecoderStyle()
 
     @property
     def keep_all(self) -> bool:
         """Whether blank patches go through the encoder."""
-        return self.dense or self.all_patches
+        return self.dense or self.all_patches or self.encoder == "densenet"
 
 
 PRESETS = {

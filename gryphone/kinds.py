@@ -6,6 +6,7 @@ imported by whoever needs one: reading loads no objective, training no recognise
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gryphone.errors import ConfigError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from gryphone.config import ModelConfig
     from gryphone.model import Decoder, GryphOne
 
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 class Kind:
     """Where the parts of a kind stand, as `module:function`.
 
-    network: (ModelConfig, sizes of the vocabularies) -> the network with fresh weights.
+    network: (ModelConfig, sizes of the vocabularies, names of the first one's tokens) -> the
+    network with fresh weights.
     objective: (network, TrainConfig, batch, sizes, generator) -> the loss and its parts.
     sampler: (Predict, Request) -> an answer for each of the request's canvases.
     cached: (network, memories, images, Request) -> the same in PyTorch, on any device, by a decoder
@@ -32,6 +36,16 @@ class Kind:
     objective: str
     sampler: str
     cached: str = ""
+
+
+def _two_way(network: str) -> Kind:
+    """A kind on the trunk of the published rivals, `gryphone.rivals.trunk`."""
+    return Kind(
+        network,
+        objective="gryphone.training.objective:two_way_loss",
+        sampler="gryphone.rivals.search:decode",
+        cached="gryphone.rivals.joint:decode_jointly",
+    )
 
 
 KINDS = {
@@ -46,6 +60,11 @@ KINDS = {
         sampler="gryphone.rivals.search:decode",
         cached="gryphone.rivals.search:decode_cached",
     ),
+    "bttr": _two_way("gryphone.rivals.trunk:two_way_network"),
+    "comer": _two_way("gryphone.rivals.coverage:coverage_network"),
+    "ical": _two_way("gryphone.rivals.ical:implicit_network"),
+    "tamer": _two_way("gryphone.rivals.tamer:tree_network"),
+    "posformer": _two_way("gryphone.rivals.posformer:forest_network"),
 }
 
 
@@ -62,13 +81,20 @@ def part_of(kind: str, part: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def build_model(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
-    """The network that a configuration describes, with fresh weights."""
-    network: GryphOne = part_of(config.kind, "network")(config, vocabularies)
+def build_model(
+    config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str] = ()
+) -> GryphOne:
+    """The network that a configuration describes, with fresh weights.
+
+    `names` are those of the first vocabulary's tokens, for a kind that asks what they mean.
+    """
+    network: GryphOne = part_of(config.kind, "network")(config, vocabularies, names)
     return network
 
 
-def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
+def diffusion_network(
+    config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
+) -> GryphOne:
     """Encoder and bidirectional decoder in the sizes that the settings give."""
     from gryphone.model import Decoder
 
@@ -76,16 +102,21 @@ def diffusion_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> Gry
 
 
 def network_with(
-    kind: type[Decoder], config: ModelConfig, vocabularies: tuple[int, ...]
+    kind: type[Decoder],
+    config: ModelConfig,
+    vocabularies: tuple[int, ...],
+    network: type[GryphOne] | None = None,
 ) -> GryphOne:
     """The encoder that the settings describe, and a decoder of some kind in their sizes."""
     from gryphone.model import DenseEncoder, GryphOne, InkEncoder
 
     c = config
-    encoder: DenseEncoder | InkEncoder
+    encoder: nn.Module
     shared: dict[str, Any] = {"width": c.width, "dropout": c.dropout}
     sizes: dict[str, Any] = {"depth": c.encoder_depth, "heads": c.encoder_heads, **shared}
-    if c.dense:
+    if c.encoder == "densenet":
+        encoder = import_module("gryphone.rivals.densenet").DenseNetEncoder(c.width)
+    elif c.dense:
         grid = c.canvas.side // c.canvas.patch
         encoder = DenseEncoder(grid=grid, patch=c.canvas.patch, **sizes)
     else:
@@ -99,4 +130,4 @@ def network_with(
         **shared,
         **vars(c.decoder),
     )
-    return GryphOne(encoder, decoder, c.width, vocabularies if c.aux else ())
+    return (network or GryphOne)(encoder, decoder, c.width, vocabularies if c.aux else ())

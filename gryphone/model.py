@@ -399,14 +399,29 @@ class Decoder(nn.Module):
         own: Packing,
         queries: list[Tensor] | None = None,
     ) -> list[Tensor]:
+        return self.logits(self.hidden(tokens, index, memory, own, queries))
+
+    def logits(self, x: Tensor) -> list[Tensor]:
+        """What the last states (N, width) say of their places, [(N, V) per stream]."""
+        return [head(x) for head in self.heads]
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        index: Tensor,
+        memory: Memory,
+        own: Packing,
+        queries: list[Tensor] | None = None,
+    ) -> Tensor:
+        """The last states (N, width) of packed canvases."""
         x = self.embedded(tokens, index).to(memory.keys_values[0][0].dtype)
         per_image = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
         # All canvases of one image form one sequence of queries: its patches are read once.
         rows = Packing(own.offsets[::per_image].contiguous(), own.longest * per_image, own.uniform)
         for block, remembered in zip(self.blocks, memory.keys_values, strict=True):
             x = block(x, remembered, own, rows, memory.rows, queries)
-        x = self.norm(x)
-        return [head(x) for head in self.heads]
+        states: Tensor = self.norm(x)
+        return states
 
     def embedded(self, tokens: Tensor, index: Tensor) -> Tensor:
         """Tokens (N, S) at their places (N,) of the canvas, (N, width)."""
@@ -446,6 +461,7 @@ class Memory:
     features: Tensor  # (P, width)
     rows: Packing
     keys_values: list[tuple[Tensor, Tensor]]  # per decoder block, (P, H, D) each
+    position: Tensor | None = None  # (P, 2) row and column in the grid, for who asks
 
 
 def rows_of(memory: Memory, samples: Tensor) -> Memory:
@@ -460,7 +476,8 @@ def rows_of(memory: Memory, samples: Tensor) -> Memory:
             memory.rows.uniform,
         )
     pairs = [(k[rows], v[rows]) for k, v in memory.keys_values]
-    return Memory(memory.features[rows], packing, pairs)
+    position = None if memory.position is None else memory.position[rows]
+    return Memory(memory.features[rows], packing, pairs, position)
 
 
 class GryphOne(nn.Module):

@@ -16,7 +16,7 @@ from gryphone.studies.ablation import (
     table,
     train_arm,
 )
-from gryphone.training.settings import TrainConfig, config_of
+from gryphone.training.settings import TrainConfig, config_of, load_config
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,6 +34,20 @@ def test_arms_differ_in_what_they_name() -> None:
     assert arms["all"].augment is not None
     swapped = arms["other glyphs in the same formulas"].sources[-1]
     assert swapped.style["exchange_samples"] == 0 and swapped.weight == 70
+
+
+def test_every_rival_is_an_arm_and_a_file_of_its_own() -> None:
+    """Both say the same; all see as many samples as ours."""
+    folder = ROOT / "configs" / "baselines"
+    arms = {c.name: c for c in read_arms(folder / "all.yaml", {})}
+    files = {p.stem: load_config(p) for p in folder.glob("*.yaml") if p.stem != "all"}
+    assert set(arms) - set(files) == {"ours", "ar-raw"}
+    for name, own in files.items():
+        assert replace(arms[name], name=name) == own
+    ours = next(c for c in read_arms(ROOT / "configs" / "sat-rmml.yaml", {}) if c.name == "sat")
+    assert replace(arms["ours"], name="sat") == ours
+    for c in arms.values():
+        assert (c.batch * c.shards, c.steps, c.sources) == (ours.batch, ours.steps, ours.sources)
 
 
 def test_a_file_without_arms_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ HEAVY = ("accelerate", "pyarrow", "matplotlib", "fastapi", "uvicorn", "yaml", "s
 BELOW = {"spine", "reading", "photo", "latex", "writers"}
 ARROWS: dict[str, set[str]] = {
     "spine": {"training.objective", "rivals"},  # names in the table of kinds, imported by users
-    "rivals": {"spine"},
+    "rivals": {"spine", "latex"},
     "latex": {"spine"},
     "writers": {"spine", "latex"},
     "photo": {"spine"},
@@ -22,7 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "recognition": BELOW,
     "data": BELOW,
     "synth": BELOW | {"data"},
-    "training": BELOW | {"data", "synth", "recognition.torch_backend"},  # to validate
+    "training": BELOW | {"data", "synth", "rivals", "recognition.torch_backend"},  # to validate
     "scoring": BELOW | {"data", "recognition"},
     "server": BELOW | {"recognition"},
     "page": BELOW | {"recognition"},

@@ -35,6 +35,8 @@ from gryphone.studies.predictions import (
     read_store,
     write_store,
 )
+from gryphone.studies.rivals import rivals
+from gryphone.studies.speed import main as measure_speed
 from gryphone.studies.speed import measure
 
 
@@ -118,8 +120,8 @@ def test_plans_run_what_has_no_chance_once() -> None:
         ("recover-masked", 1, 1),
         ("recover-masked", 5, 1),
     )
-    with pytest.raises(ConfigError, match="'beam' is unknown"):
-        plan_of(1, "beam")
+    with pytest.raises(ConfigError, match="'guess' is unknown"):
+        plan_of(1, "guess")
 
 
 def test_stored_runs_are_those_that_evaluate_scores(
@@ -268,6 +270,38 @@ def test_speed_has_a_row_for_each_way(recognizer: Recognizer) -> None:
         ("product", "auto"),
     ]
     assert all(r["one at a time"] > 0 and r["in it"] > 0 for r in rows)
+
+
+def test_rivals_are_compared_with_ours_ink_by_ink(
+    recognizer: Recognizer, folder: Path, tmp_path: Path
+) -> None:
+    """Ours has the first three of four right, the rival's beam the last two."""
+    truths = Truths(folder).of("valid-2013")
+    names = list(truths)[:4]
+
+    def store(arm: str, column: tuple[str, int, int], right: set[int]) -> None:
+        rows = tuple(
+            Row(name, (tuple(truths[name]) if k in right else ("x",),), (0,))
+            for k, name in enumerate(names)
+        )
+        path = tmp_path / f"predictions-{arm}-valid-2013.jsonl.xz"
+        write_store(path, Store(arm, "valid-2013", (column,), rows))
+
+    store("ours", ("diffusion", 10, 1), {0, 1, 2})
+    store("bttr", ("beam", 10, 0), {2, 3})
+    weights = recognizer.origin[0]  # type: ignore[index]
+    data = str(folder / "valid-2013.parquet")
+    measured = [data, "--out", str(tmp_path), "--limit", "3", "--rivals", f"ours={weights}"]
+    measure_speed(measured)
+    report = rivals(Results.of(tmp_path, Truths(folder)), tmp_path)
+    (_, header, rows), (_, _, published), (_, columns, speeds) = report.tables
+    assert [row[:2] for row in rows] == [["ours", "T = 10"], ["bttr", "beam 10"]]
+    assert rows[0][2] != "–" and rows[0][-3:] == ["–"] * 3
+    assert [row[3].mean for row in rows] == [75.0, 50.0]  # EM
+    assert rows[1][-3:] == [2, 1, "1"] and header[-3:] == ["only ours right", "only it", "p"]
+    assert published[1][0] == "bttr" and published[1][4] == 57.7
+    assert {"p50 ms", "images/s", "ms at 10", "ms at 30", "ms at 60"} < set(columns)
+    assert len(speeds) == 2 and len(report.panels) == 1
 
 
 def test_what_is_added_to_the_bare_decoder(recognizer: Recognizer) -> None:

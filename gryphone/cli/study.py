@@ -21,7 +21,7 @@ def study(
         str,
         typer.Argument(
             help="main, crohme, ablation, tradeoff, steps, recovery, diversity, cases (the "
-            "paper's), remasking, breakdown, or all of these; pages (of several formulas)."
+            "paper's), remasking, breakdown, rivals, or all of these; pages (of several formulas)."
         ),
     ],
     weights: Annotated[
@@ -57,7 +57,14 @@ def study(
     from gryphone.recognition.recognizer import load
     from gryphone.studies.measures import Results, Truths
     from gryphone.studies.paper import Material, make, study_names
-    from gryphone.studies.predictions import RECOVERIES, REMASKINGS, dump, named_weights, plan_of
+    from gryphone.studies.predictions import (
+        RECOVERIES,
+        REMASKINGS,
+        dump,
+        methods_of,
+        named_weights,
+        plan_of,
+    )
 
     names = study_names(name)
     need("matplotlib", "analysis")  # now, not after hours of predicting
@@ -68,9 +75,9 @@ def study(
     except ValueError:
         raise ConfigError(f"--steps {steps}: write numbers with commas: 1,2,5,10") from None
     methods = {"recovery": RECOVERIES, "remasking": ("diffusion", *REMASKINGS)}
-    columns = plan_of(runs, *methods.get(name, ()), steps=numbers)
     for arm, folder in named_weights(weights or []).items():
         recognizer = load(folder, device)
+        columns = plan_of(runs, *methods.get(name, methods_of(recognizer)), steps=numbers)
         for one in sets or ["valid-2013", "valid-2023", "test-2014"]:
             with progress_bar(f"{arm} {one}", limit) as update:
                 dump(

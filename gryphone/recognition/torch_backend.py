@@ -118,7 +118,7 @@ class TorchBackend:
             memory = self.model.encode(patches)
         if len(strokes) == 1:  # one image: its rows need no padding
             rows = Packing.equal(1, len(memory.features), self.device)
-            memory = Memory(memory.features, rows, memory.keys_values)
+            memory = replace(memory, rows=rows)
         images, sizes = tuple(range(len(strokes))), patches.offsets.diff().tolist()
         return TorchMemory(memory, images, patches.home, stroke, strokes, sizes)
 

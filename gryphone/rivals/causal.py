@@ -7,6 +7,7 @@ answer on a canvas (the loss, where each token looked) need not know which kind 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -19,7 +20,9 @@ from gryphone.model import Decoder, DecoderBlock, GryphOne, Memory, Packing, Sel
 from gryphone.tokens import MASK_ID
 
 
-def causal_network(config: ModelConfig, vocabularies: tuple[int, ...]) -> GryphOne:
+def causal_network(
+    config: ModelConfig, vocabularies: tuple[int, ...], names: Sequence[str]
+) -> GryphOne:
     """Encoder and causal decoder in the sizes that the settings give."""
     return network_with(CausalDecoder, config, vocabularies)
 
@@ -60,36 +63,50 @@ class CausalDecoder(Decoder):
         before = torch.where((index == 0)[:, None], MASK_ID, tokens.roll(1, 0))
         return super().forward(before, index, memory, own, queries)
 
+    def writer(self, memory: Memory, rows: int, length: int) -> Writer:
+        """This decoder at work on the images of a memory, so many rows of tokens for each."""
+        return Writer(self, memory, rows, length)
+
 
 class Writer:
     """A causal decoder at work on the images of one memory: a step costs one token of each row.
 
-    Every image has `beam` rows, one behind the other; all rows are equally long at any time.
+    Every image has so many `rows`, one behind the other; all are equally long at any time.
     """
 
-    def __init__(self, decoder: CausalDecoder, memory: Memory, beam: int, length: int) -> None:
+    def __init__(self, decoder: CausalDecoder, memory: Memory, rows: int, length: int) -> None:
         self.decoder, self.memory, self.place = decoder, memory, 0
         first, images = memory.keys_values[0][0], len(memory.rows.offsets) - 1
         # All rows of an image form one sequence of queries: its patches are read once.
-        self.rows = Packing.equal(images, beam, first.device)
-        shape = (2, images * beam, length, *first.shape[1:])
+        self.rows = Packing.equal(images, rows, first.device)
+        shape = (2, images * rows, length, *first.shape[1:])
         self.kept = [first.new_empty(shape) for _ in decoder.blocks]  # keys and values of the past
 
     def step(self, tokens: Tensor) -> list[Tensor]:
         """Log-probs [(R, V) per stream] of each row's next token, after one more of them (R, S)."""
-        decoder, memory = self.decoder, self.memory
+        decoder = self.decoder
         index = torch.full((len(tokens),), self.place, device=tokens.device)
-        x = decoder.embedded(tokens, index).to(memory.keys_values[0][0].dtype)
-        for module, kept, seen in zip(decoder.blocks, self.kept, memory.keys_values, strict=True):
+        x = decoder.embedded(tokens, index).to(self.kept[0].dtype)
+        for layer, module in enumerate(decoder.blocks):
             block = cast(DecoderBlock, module)
-            x = x + self._look_back(block.attn, block.norm1(x), kept)
-            x = x + block.cross(block.norm2(x), seen, self.rows, memory.rows)
+            x = x + self.look_back(block.attn, block.norm1(x), self.kept[layer])
+            x = x + self.look_at(layer, block.norm2(x))
             x = x + block.mlp(block.norm3(x))
+        x = self.finish(decoder.norm(x))
         self.place += 1
-        x = decoder.norm(x)
-        return [F.log_softmax(head(x).float(), -1) for head in decoder.heads]
+        return [F.log_softmax(logits.float(), -1) for logits in decoder.logits(x)]
 
-    def _look_back(self, attention: SelfAttention, x: Tensor, kept: Tensor) -> Tensor:
+    def look_at(self, layer: int, x: Tensor) -> Tensor:
+        """What one new place of each row, (R, width), sees of its image."""
+        block, memory = cast(DecoderBlock, self.decoder.blocks[layer]), self.memory
+        seen: Tensor = block.cross(x, memory.keys_values[layer], self.rows, memory.rows)
+        return seen
+
+    def finish(self, x: Tensor) -> Tensor:
+        """The last states (R, width), after what a rival does behind its blocks."""
+        return x
+
+    def look_back(self, attention: SelfAttention, x: Tensor, kept: Tensor) -> Tensor:
         """Attention of one new place of each row, (R, width), on itself and what was kept."""
         q, *pair = attention.qkv(x).unflatten(1, (3, attention.heads, -1)).unbind(1)
         kept[:, :, self.place] = torch.stack(pair)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -72,26 +73,36 @@ class Writers:
 def decode(predict: Predict, request: Request) -> list[Decoded]:
     """The answers by a backend that reads whole canvases."""
     count, cpu = len(request.keys), torch.device("cpu")
-    return _shown(search(Anew(predict, request), request, count, cpu), request)
+    return shown(search(Anew(predict, request), request, count, cpu), request)
 
 
 def decode_cached(
     model: GryphOne, memories: Sequence[Memory], images: np.ndarray, request: Request
 ) -> list[Decoded]:
     """The same with cached keys and values; `images` name each canvas's ink of the memories."""
-    assert isinstance(model.decoder, CausalDecoder)
-    # Nothing is drawn: several canvases of one ink have one answer.
+    decoder = model.decoder
+    assert isinstance(decoder, CausalDecoder)
+    memories, owners = once(memories, images)
+    o = request.options
+    speaker = Writers([decoder.writer(memory, o.beam, o.length) for memory in memories])
+    first = memories[0]
+    found = search(speaker, request, len(first.rows.offsets) - 1, first.features.device)
+    return shown([found[owner] for owner in owners], request)
+
+
+def once(memories: Sequence[Memory], images: np.ndarray) -> tuple[Sequence[Memory], list[int]]:
+    """The memories of the inks that `images` name, each once, and which of them a canvas has.
+
+    Nothing is drawn: several canvases of one ink have one answer.
+    """
     inks, owners = np.unique(images, return_inverse=True)
     if len(inks) != len(memories[0].rows.offsets) - 1:
         chosen = torch.from_numpy(inks).to(memories[0].features.device)
         memories = [rows_of(memory, chosen) for memory in memories]
-    o = request.options
-    writers = [Writer(model.decoder, memory, o.beam, o.length) for memory in memories]
-    found = search(Writers(writers), request, len(inks), memories[0].features.device)
-    return _shown([found[owner] for owner in owners], request)
+    return memories, owners.tolist()
 
 
-def _shown(found: list[Decoded], request: Request) -> list[Decoded]:
+def shown(found: list[Decoded], request: Request) -> list[Decoded]:
     """The answers, after whoever watches has seen each as a whole: nothing is refined."""
     for canvas, decoded in enumerate(found):
         if request.watch is not None:
@@ -99,20 +110,43 @@ def _shown(found: list[Decoded], request: Request) -> list[Decoded]:
     return found
 
 
+@dataclass(frozen=True)
+class Found:
+    """The beams of some groups of rows, step by step."""
+
+    tokens: list[Tensor]  # (R, S) of each step
+    parents: list[Tensor]  # (R,) the row of the step before that each goes on from
+    said: list[list[Tensor]]  # [(R, V) per stream] of each step, by the rows before it
+
+
 def search(speaker: Speaker, request: Request, inks: int, device: torch.device) -> list[Decoded]:
     """The best of a beam of hypotheses for each ink."""
-    beam, pad_id, first = request.options.beam, request.pad_id, torch.arange(inks, device=device)
-    tokens = torch.full((inks * beam, request.streams), request.mask_id, device=device)
-    scores = torch.full((inks, beam), -torch.inf, device=device)
+    starts = torch.full((inks,), request.mask_id, device=device)
+    found = explore(speaker, request, starts)
+    first = torch.arange(inks, device=device) * request.options.beam
+    return _answers(found, first, request)
+
+
+def explore(
+    speaker: Speaker, request: Request, starts: Tensor, *, to_the_end: bool = False
+) -> Found:
+    """Write a beam of hypotheses for each group of rows, which all begin with its start (G,).
+
+    Ends when the best of every group has ended; `to_the_end`: when all of each have.
+    """
+    beam, pad_id, groups, device = request.options.beam, request.pad_id, len(starts), starts.device
+    first = torch.arange(groups, device=device)
+    tokens = starts.repeat_interleave(beam)[:, None].repeat(1, request.streams)
+    scores = torch.full((groups, beam), -torch.inf, device=device)
     scores[:, 0] = 0  # all begin alike: one of them is enough
-    ended = torch.zeros(inks, beam, dtype=torch.bool, device=device)
-    history: list[tuple[Tensor, Tensor, list[Tensor]]] = []  # tokens, parents, what was said
+    ended = torch.zeros(groups, beam, dtype=torch.bool, device=device)
+    found = Found([], [], [])
     for _ in range(request.options.length):
         said = speaker.step(tokens)
         for stream in said:
             stream[:, request.mask_id] = -torch.inf  # MASK is an input, never an answer
         shape = [stream.shape[1] for stream in said]
-        odds = _together(said, pad_id).view(inks, beam, -1)  # (B, K, J)
+        odds = _together(said, pad_id).view(groups, beam, -1)  # (G, K, J)
         stay = torch.full_like(odds[0, 0], -torch.inf)
         stay[_end(shape, pad_id)] = 0  # what has ended costs no more
         odds = torch.where(ended[..., None], stay, odds)
@@ -120,15 +154,27 @@ def search(speaker: Speaker, request: Request, inks: int, device: torch.device) 
         parents, choice = best // odds.shape[2], best % odds.shape[2]
         rows = (first[:, None] * beam + parents).flatten()
         tokens = torch.stack(torch.unravel_index(choice.flatten(), shape), 1)
-        history.append((tokens, rows, said))
-        ended = (tokens[:, 0] == pad_id).view(inks, beam)
+        found.tokens.append(tokens)
+        found.parents.append(rows)
+        found.said.append(said)
+        ended = (tokens[:, 0] == pad_id).view(groups, beam)
         late = request.deadline is not None and time.perf_counter() > request.deadline
         # Scores only fall: the first of a beam that has ended stays the first.
-        if late or bool(ended[:, 0].all()):
+        if late or bool((ended if to_the_end else ended[:, 0]).all()):
             break
         if beam > 1:
             speaker.follow(rows)
-    return _answers(history, first * beam, request)
+    return found
+
+
+def written(found: Found, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The hypotheses that end in some rows (R,): ids (R, T, S), and the rows (T, R) they took."""
+    ids, path = [], []
+    for tokens, parents in zip(reversed(found.tokens), reversed(found.parents), strict=True):
+        ids.append(tokens[rows])
+        rows = parents[rows]
+        path.append(rows)
+    return torch.stack(ids[::-1], 1), torch.stack(path[::-1])
 
 
 def _end(shape: Sequence[int], pad_id: int) -> int:
@@ -149,19 +195,18 @@ def _together(said: Sequence[Tensor], pad_id: int) -> Tensor:
     return odds
 
 
-def _answers(
-    history: Sequence[tuple[Tensor, Tensor, list[Tensor]]], rows: Tensor, request: Request
-) -> list[Decoded]:
+def _answers(found: Found, rows: Tensor, request: Request) -> list[Decoded]:
     """Follow the best hypotheses (B,) back to their first tokens, and read them out."""
-    ids, said = [], []
-    for tokens, parents, streams in reversed(history):
-        ids.append(tokens[rows])
-        rows = parents[rows]
-        said.append([stream[rows] for stream in streams])
-    every = torch.stack(ids[::-1], 1).cpu().numpy()  # (B, T, S)
-    looks = [torch.stack(s[::-1], 1).cpu().numpy() for s in zip(*said, strict=True)]
+    ids, path = written(found, rows)
+    said = [[s[rows] for s in streams] for rows, streams in zip(path, found.said, strict=True)]
+    looks = [torch.stack(stream, 1).cpu().numpy() for stream in zip(*said, strict=True)]
+    return read_out(ids.cpu().numpy(), looks, request)
+
+
+def read_out(ids: np.ndarray, looks: list[np.ndarray], request: Request) -> list[Decoded]:
+    """Answers in rows of ids (B, T, S) up to their PAD, and what was said of each place."""
     out = []
-    for b, own in enumerate(every):
+    for b, own in enumerate(ids):
         count = next(iter(np.flatnonzero(own[:, 0] == request.pad_id)), len(own))
         steps = min(count + 1, len(own))  # the end is a step, too
         seen = Seen()

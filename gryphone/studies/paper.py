@@ -30,6 +30,7 @@ from gryphone.studies.measures import (
 )
 from gryphone.studies.predictions import BEGINS, OPERATORS, RECORDED, RECOVERIES, REMASKINGS, STEPS
 from gryphone.studies.report import Cells, Panel, Report, write
+from gryphone.studies.rivals import rivals
 from gryphone.tokens import EMPTY, sat_split
 
 TABLE_1 = {  # CER, EM and ≤1 of the validation and of the test split, frames a second
@@ -470,6 +471,7 @@ STUDIES: dict[str, Callable[[Material], Report]] = {
     "cases": cases,
     "remasking": remasking,
     "breakdown": breakdown,
+    "rivals": lambda m: rivals(m.results, m.folder),
 }
 
 

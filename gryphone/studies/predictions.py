@@ -32,7 +32,8 @@ from gryphone.release.common import first_difference, run
 from gryphone.scoring.evaluate import Item, items
 from gryphone.tokens import EMPTY, MASK_ID
 
-Column = tuple[str, int, int]  # method, steps (recovery: where it begins), run
+# method, steps (recovery: where it begins; a rival: its beam), run
+Column = tuple[str, int, int]
 # "diffusion" remasks as the weights were trained; the next three are tried on any weights.
 REMASKINGS = {
     "replace": Remasking(),
@@ -41,7 +42,8 @@ REMASKINGS = {
     "authors": Remasking(keep_visible=True, apart=True, from_all=True),
 }
 RECOVERIES = ("recover-masked", "recover-deleted")
-METHODS = ("diffusion", "mask-predict", *REMASKINGS, *RECOVERIES)
+WRITINGS = {"greedy": 1, "beam": 10}  # of weights that write one token after another: the beam
+METHODS = ("diffusion", "mask-predict", *REMASKINGS, *RECOVERIES, *WRITINGS)
 OPERATORS = (r"\frac", r"\sqrt", r"\int", r"\sum")
 STEPS, RECORDED = (1, 2, 5, 10, 20, 50), 50
 BEGINS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50)
@@ -119,11 +121,20 @@ def plan_of(
     for method in methods or ("diffusion", "mask-predict"):
         if method not in METHODS:
             raise ConfigError(f"method {method!r} is unknown; use one of {', '.join(METHODS)}")
+        if method in WRITINGS:
+            columns.append((method, WRITINGS[method], 0))
+            continue
         masks = [t for t in steps if t in (10, 50)]
         for t in masks if method == "mask-predict" else begins if method in RECOVERIES else steps:
             sure = method == "mask-predict" or (t == 1 and method not in RECOVERIES)
             columns += [(method, t, r) for r in ([0] if sure else range(1, runs + 1))]
     return tuple(columns)
+
+
+def methods_of(recognizer: Recognizer) -> tuple[str, ...]:
+    """What weights of a kind can be asked for."""
+    diffuses = recognizer.checkpoint.config.kind == "diffusion"
+    return ("diffusion", "mask-predict") if diffuses else tuple(WRITINGS)
 
 
 def dump(
@@ -244,6 +255,9 @@ def predict(recognizer: Recognizer, some: Sequence[Item], columns: Sequence[Colu
 
 def request_of(recognizer: Recognizer, method: str, steps: int, keys: np.ndarray) -> Request:
     """What a column asks for; looks are not kept, as nothing is weighed."""
+    if method in WRITINGS:
+        request = recognizer.request(Ask(steps=1, plain=True, beam=steps), keys)
+        return replace(request, options=replace(request.options, keep=False))
     total = RECORDED if method in RECOVERIES else steps
     decoder = "mask-predict" if method == "mask-predict" else "diffusion"
     ask = Ask(steps=total, plain=True, method=decoder, remasking=REMASKINGS.get(method))
@@ -314,19 +328,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="packed stores")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--methods", nargs="+", default=["diffusion", "mask-predict"])
+    parser.add_argument("--methods", nargs="+", help="by default what fits the weights")
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
-    columns = plan_of(options.runs, *options.methods, steps=options.steps)
 
     def tell(done: int) -> None:
         print(f"{done} samples", flush=True)
 
     for arm, path in named_weights(options.weights).items():
         recognizer = load(path, options.device)
+        methods = options.methods or methods_of(recognizer)
+        columns = plan_of(options.runs, *methods, steps=options.steps)
         for data in options.data:
             sizes = {"batch": options.batch, "limit": options.limit}
             stored = dump(recognizer, arm, data, options.out, columns, **sizes, progress=tell)

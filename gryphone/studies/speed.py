@@ -3,6 +3,11 @@
     python -m gryphone.studies.speed SET --out DIR [--weights DIR] [--device cuda] [--limit 256]
 
 Writes DIR/speed-DEVICE.json, which `gryphone study tradeoff` reads. The first pass is not counted.
+
+    python -m gryphone.studies.speed SET --out DIR --rivals ours=RUN comer=RUN [--device cuda]
+
+writes DIR/rivals-speed-DEVICE.json, which `gryphone study rivals` reads: plain answers of several
+networks of any kind, the time of single inks by their number of symbols too.
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from gryphone.errors import DataError, writing
+from gryphone.errors import DataError, LatexError, TokenError, writing
+from gryphone.latex.normalize import normalize
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, refine_all
 from gryphone.recognition.encoding import EncodedBatch
@@ -24,9 +31,12 @@ from gryphone.recognition.question import AUTO, Ask
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.release.common import run
 from gryphone.scoring.evaluate import chunks, items
-from gryphone.studies.predictions import STEPS
+from gryphone.studies.predictions import STEPS, WRITINGS, named_weights
+from gryphone.studies.rivals import LENGTHS, way_of
+from gryphone.tokens import sat_split
 
 BATCHES = (8, 32, 128)
+NEAREST = 8  # inks whose latencies stand for a number of symbols
 
 
 @dataclass(frozen=True)
@@ -35,9 +45,10 @@ class Way:
 
     steps: int | str
     plain: bool
+    beam: int = 1
 
     def ask(self) -> Ask:
-        return Ask(steps=self.steps, plain=self.plain)
+        return Ask(steps=self.steps, plain=self.plain, beam=self.beam)
 
 
 def rate(recognizer: Recognizer, inputs: Sequence[Input], way: Way, batch: int) -> float:
@@ -78,24 +89,76 @@ def measure(
     return rows
 
 
+def latency(recognizer: Recognizer, inputs: Sequence[Input], way: Way) -> float:
+    """Milliseconds of one ink alone, the median."""
+    return median(1000 / rate(recognizer, [one], way, 1) for one in inputs)
+
+
+def compare(
+    recognizer: Recognizer, arm: str, inks: Sequence[tuple[Input, int]], device: str
+) -> list[dict[str, Any]]:
+    """A row for each way of asking one network; inks come with their number of symbols."""
+    diffuses = recognizer.checkpoint.config.kind == "diffusion"
+    ways = [("diffusion", 1), ("diffusion", 10)] if diffuses else list(WRITINGS.items())
+    inputs, rows = [one for one, _ in inks], []
+    for method, number in ways:
+        way = Way(number, True) if diffuses else Way(1, True, number)
+        rate(recognizer, inputs[:8], way, 8)  # what is made once is made
+        latency(recognizer, inputs[:8], way)
+        found = {size: rate(recognizer, inputs, way, size) for size in (*BATCHES, 256)}
+        best = max(found, key=lambda size: found[size])
+        row: dict[str, Any] = {
+            "arm": arm,
+            "way": way_of(method, number),
+            "device": device,
+            "parameters": recognizer.checkpoint.parameters,
+            "p50 ms": round(latency(recognizer, inputs[:: max(1, len(inputs) // 64)], way), 2),
+            "best batch": best,
+            "images/s": round(found[best], 2),
+            "inks": len(inks),
+        }
+        for length in LENGTHS:
+            near = sorted(inks, key=lambda pair: abs(pair[1] - length))[:NEAREST]
+            row[f"ms at {length}"] = round(latency(recognizer, [one for one, _ in near], way), 2)
+            row[f"symbols at {length}"] = round(sum(n for _, n in near) / len(near), 1)
+        rows.append(row)
+    return rows
+
+
+def symbols_of(truth: str) -> int:
+    """How many symbols a truth has; 0 where it cannot be read."""
+    try:
+        return len(sat_split(normalize(truth)))
+    except (LatexError, TokenError):
+        return 0
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--rivals", nargs="+", help="NAME=DIR of checkpoints to compare")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--limit", type=int, default=256)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     options = parser.parse_args(arguments)
-    found = (item.input for item in items(options.data) if item.input is not None)
-    inputs = list(islice(found, options.limit))
-    if not inputs:
+    readable = ((i.input, i.truth) for i in items(options.data) if i.input is not None)
+    inks = list(islice(readable, options.limit))
+    if not inks:
         raise DataError(f"{options.data}: holds no ink that can be read")
-    recognizer = load(options.weights, options.device)
-    path = options.out / f"speed-{options.device.partition(':')[0]}.json"
+    device = options.device.partition(":")[0]
+    path = options.out / f"{'rivals-' if options.rivals else ''}speed-{device}.json"
+    rows: list[dict[str, Any]] = []
     with writing(path):
         options.out.mkdir(parents=True, exist_ok=True)
-        rows = measure(recognizer, inputs, options.steps)
+        if options.rivals:
+            counted = [(one, symbols_of(truth)) for one, truth in inks]
+            for arm, folder in named_weights(options.rivals).items():
+                rows += compare(load(folder, options.device), arm, counted, device)
+        else:
+            recognizer = load(options.weights, options.device)
+            rows = measure(recognizer, [one for one, _ in inks], options.steps)
         path.write_text(json.dumps(rows, indent=1) + "\n")
     print(path)
 

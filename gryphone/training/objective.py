@@ -14,6 +14,7 @@ from gryphone.decoding import CANVASES
 from gryphone.diffusion import corrupt, cross_entropy, forward_mask, rmml, sample_time
 from gryphone.model import Packing
 from gryphone.raster import Patches, draw, thicken, to_patches
+from gryphone.rivals.trunk import sheet_of
 from gryphone.tokens import MASK_ID
 from gryphone.training.augment import augment
 from gryphone.training.quick import aside, handed_on
@@ -150,6 +151,33 @@ def forced_loss(
     task, logits, patch_logits = predicted(model, made)
     loss = cross_entropy(logits, task.truth).mean()
     return with_patches(loss, patch_logits, task.glyphs, config.aux_weight)
+
+
+def two_way_loss(
+    model: nn.Module,
+    config: TrainConfig,
+    batch: TrainingBatch,
+    sizes: tuple[int, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Teacher forcing of every label in both directions, and what else the decoder is asked."""
+    with aside(generator.device):
+        patches = drawn(config, batch, generator)
+        tokens, index, canvas, lengths = token_canvases(batch, batch.lengths + 1, 2)
+        backward = torch.arange(len(lengths), device=lengths.device) % 2 == 1
+        sheet = sheet_of(tokens, index, canvas, lengths, backward)
+        if config.corrupt:
+            shown = corrupt(sheet.before, config.corrupt, sizes, MASK_ID, generator)
+            starts = (index == 0)[:, None]
+            sheet = replace(sheet, before=torch.where(starts, sheet.before, shown))
+        glyphs = glyphs_in(patches, batch, len(sizes))
+    patches, sheet, glyphs = handed_on((patches, sheet, glyphs))
+    logits, patch_logits, more = model(patches, sheet)
+    loss = cross_entropy(logits, sheet.truth).mean()
+    total, parts = with_patches(loss, patch_logits, glyphs, config.aux_weight)
+    for name, value in more.items():
+        total, parts[name] = total + value, value.detach()
+    return total, parts
 
 
 def predicted(model: nn.Module, made: Task) -> tuple[Task, list[Tensor], list[Tensor]]:

@@ -129,8 +129,11 @@ class TrainConfig:
                 raise ConfigError(f"unseen names {name!r}; the validation sets are: {known}")
         rules_of(self.convention)
         check_kind(self.model.kind)
-        if self.model.kind == "ar" and (self.rmml or self.time_power != 1):
-            raise ConfigError("kind 'ar' masks nothing in training; set rmml: false, time_power: 1")
+        kind = self.model.kind
+        if kind != "diffusion" and (self.rmml or self.time_power != 1):
+            raise ConfigError(
+                f"kind {kind!r} masks nothing in training; set rmml: false, time_power: 1"
+            )
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
         if self.scheme not in ("sat", "raw"):

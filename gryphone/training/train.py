@@ -143,7 +143,8 @@ class Training:
         self.unseen = read_unseen(config)
         self.sizes = tuple(len(v) for v in self.tokenizer.vocabularies)
         torch.manual_seed(config.seed)
-        model = build_model(config.model, self.sizes).to(device)
+        names = self.tokenizer.vocabularies[0].tokens
+        model = build_model(config.model, self.sizes, names).to(device)
         self.objective = part_of(config.model.kind, "objective")
         self.ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))  # type: ignore[no-untyped-call]
         optimizer = make_optimizer(model, config, device)
