@@ -216,6 +216,11 @@ def test_pages_over_http() -> None:
             list(f.strokes) for f in tiny_page(ink).formulas
         ]
         assert '{route="/v1/page",status="200"}' in client.get("/metrics").text
+        body = {"strokes": to_strokes(ink), "options": {"format": "unicode"}}
+        written = client.post("/v1/page", json=body).json()["formulas"]
+        assert [f["formatted"] for f in written] == [
+            f.result.to("unicode") for f in tiny_page(ink).formulas
+        ]
         body = {"strokes": to_strokes(ink), "options": {"hint": "x"}}
         refused = client.post("/v1/page", json=body)
         assert refused.status_code == 422 and "hint is about one formula" in refused.text

@@ -39,9 +39,8 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    rooms = (recognition, agents, evaluation, export, page, serve, text, data, synth)
-    rooms += (training, study)
-    for part in rooms:
+    reading = (recognition, agents, export, page, serve, text)
+    for part in (*reading, evaluation, data, synth, training, study):
         part.register(app)
     return app
 

@@ -282,8 +282,8 @@ class InkAnswer(BaseModel):
     strokes: list[list[list[float]]]
 
 
-class Answer(BaseModel):
-    """A recognised formula."""
+class OneAnswer(BaseModel):
+    """What is said of one formula."""
 
     file: str
     latex: str
@@ -299,31 +299,25 @@ class Answer(BaseModel):
         description="LaTeX with each letter as its strokes are alone, where that was asked."
     )
     mathml: str | None
-    size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
     formatted: str | None = Field(
         default=None,
         description="The answer in the `format` that was asked for; null where that has no words "
         "for it, and a warning says why.",
     )
+
+
+class Answer(OneAnswer):
+    """A recognised formula."""
+
+    size: tuple[int, int] | None = Field(description="Width and height of an image, else null.")
     ink: InkAnswer | None = Field(
         default=None, description="Absent where the client sent the strokes."
     )
 
 
-class FormulaAnswer(BaseModel):
+class FormulaAnswer(OneAnswer):
     """One formula of a page; its symbols' strokes are those of the page."""
 
-    file: str
-    latex: str
-    tokens: list[str]
-    confidence: float
-    symbols: list[SymbolAnswer]
-    n_best: list[WeighedAnswer]
-    steps: int
-    seconds: float
-    seed: int
-    warnings: list[str]
-    mathml: str | None
     box: tuple[float, float, float, float]
     strokes: list[int] = Field(description="Indices into the strokes that were read.")
 

@@ -293,14 +293,20 @@ class EventStreamResponse(StreamingResponse):
 
 def render(submission: Submission, result: Result | PageResult) -> bytes:
     """The answer as JSON."""
-    data = result.to_dict() if isinstance(result, PageResult) else result.to_full_dict()
+    if isinstance(result, PageResult):
+        data = result.to_dict()
+        answers = list(zip(data["formulas"], [f.result for f in result.formulas], strict=True))
+    else:
+        data = result.to_full_dict()
+        answers = [(data, result)]
     data["size"] = None if submission.size is None else list(submission.size)
-    if submission.options.format is not None:
+    wanted = submission.options.format
+    for answer, one in answers if wanted is not None else ():
         try:
-            data["formatted"] = result.to(submission.options.format)
+            answer["formatted"] = one.to(str(wanted))
         except GryphoneError as error:
-            data["formatted"] = None
-            data["warnings"].append(str(error))
+            answer["formatted"] = None
+            answer["warnings"].append(str(error))
     if submission.options.ink or not submission.sent:
         data["ink"] = {"strokes": [s.round(2).tolist() for s in submission.input.ink.strokes]}
     return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
