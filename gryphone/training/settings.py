@@ -22,7 +22,7 @@ from gryphone.config import (
     unfit,
 )
 from gryphone.errors import ConfigError
-from gryphone.kinds import check_kind
+from gryphone.kinds import KINDS, check_kind
 from gryphone.latex.normalize import rules_of
 from gryphone.training.augment import Augment
 
@@ -130,7 +130,8 @@ class TrainConfig:
         rules_of(self.convention)
         check_kind(self.model.kind)
         kind = self.model.kind
-        if kind != "diffusion" and (self.rmml or self.time_power != 1):
+        # What keeps what it computed writes from left to right.
+        if KINDS[kind].cached and (self.rmml or self.time_power != 1):
             raise ConfigError(
                 f"kind {kind!r} masks nothing in training; set rmml: false, time_power: 1"
             )
