@@ -278,8 +278,8 @@ def test_a_kind_of_decoder_is_added_by_the_table_alone(
 ) -> None:
     made: list[GryphOne] = []
 
-    def network(settings: ModelConfig, sizes: tuple[int, ...]) -> GryphOne:
-        made.append(diffusion_network(settings, sizes))
+    def network(settings: ModelConfig, *given: Any) -> GryphOne:
+        made.append(diffusion_network(settings, *given))
         return made[-1]
 
     def objective(model: GryphOne, *given: object) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
