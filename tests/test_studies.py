@@ -318,6 +318,20 @@ def test_what_is_added_to_the_bare_decoder(recognizer: Recognizer) -> None:
     assert ways["second look"] != ways["nothing"]
 
 
+def test_a_study_that_reads_anew(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    app.command("other")(lambda: None)
+    assert recognizer.origin is not None
+    given = ["--weights", f"tiny={recognizer.origin[0]}", "--data", str(folder)]
+    given += ["--out", str(tmp_path), "--limit", "3"]
+    both = ["--set", "valid-2013", "--set", "valid-2023"]
+    done = CliRunner().invoke(app, ["study", "additions", *given, *both])
+    assert done.exit_code == 0 and "| both |" in done.output
+    figures = json.loads((tmp_path / "additions.json").read_text())
+    assert figures["both"]["scores"]["count"] == 3 and figures["search"]["scores"]["ser"] == 0
+
+
 def test_names_of_weights() -> None:
     assert named_weights(["a=runs/x", "runs/y"]) == {"a": Path("runs/x"), "y": Path("runs/y")}
 

@@ -21,7 +21,8 @@ def study(
         str,
         typer.Argument(
             help="main, crohme, ablation, tradeoff, steps, recovery, diversity, cases (the "
-            "paper's), remasking, breakdown, rivals, or all of these; pages (of several formulas)."
+            "paper's), remasking, breakdown, rivals, or all of these; pages (of several formulas), "
+            "conditions (of photographs), additions (to the bare decoder)."
         ),
     ],
     weights: Annotated[
@@ -53,6 +54,9 @@ def study(
 
     if name == "pages":
         _pages(weights, sets or ["valid-2013", "valid-2023"], data, out, limit, device)
+        return
+    if name in ("conditions", "additions"):
+        _by_reading(name, weights, sets or ["valid-2023"], data, out, limit)
         return
     from gryphone.recognition.recognizer import load
     from gryphone.studies.measures import Results, Truths
@@ -125,3 +129,29 @@ def _pages(
 
         paths = {each: truths.path(each) for each in sets}
         typer.echo(study(recognizer, paths, out, limit, progress))
+
+
+def _by_reading(
+    name: str,
+    weights: list[str] | None,
+    sets: list[str],
+    data: Path,
+    out: Path,
+    limit: int | None,
+) -> None:
+    """A study that reads a set anew, and prints its table."""
+    from importlib import import_module
+
+    from gryphone.errors import writing
+    from gryphone.studies.measures import Truths
+    from gryphone.studies.predictions import named_weights
+
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    given = [str(Truths(data, "crohme").path(one)) for one in sets]
+    for folder in named_weights(weights or []).values():
+        given += ["--weights", str(folder)]
+    if limit is not None:
+        given += ["--limit", str(limit)]
+    module = import_module(f"gryphone.studies.{name}")
+    module.main([*given, "--out", str(out / f"{name}.json")])

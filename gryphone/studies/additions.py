@@ -54,11 +54,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--limit", type=int, help="only the first inks of all")
+    parser.add_argument("--weights", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--convention", default="crohme")
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args(arguments)
-    recognizer = gryphone.load(device=options.device)
+    recognizer = gryphone.load(options.weights, device=options.device)
     found: defaultdict[str, list[Sample]] = defaultdict(list)
     everything = list(items(*options.data))[: options.limit]
     for some in chunks(everything, recognizer.backend.batch):
@@ -85,9 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
         )
         report[way] = {"scores": asdict(scores), "paired": asdict(paired)}
     print(table("added | EM | CER | SER | inks won, lost | p", rows))
-    if options.json:
-        with writing(options.json):
-            options.json.write_text(json.dumps(report, indent=1))
+    if options.out:
+        with writing(options.out):
+            options.out.write_text(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

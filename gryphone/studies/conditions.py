@@ -1,6 +1,6 @@
 """How photographs are read under the conditions that people meet: boxes, fingers, desks, turns.
 
-    python -m gryphone.studies.conditions ../shared/data/crohme/valid-2023.tar.xz --count 100
+    python -m gryphone.studies.conditions ../shared/data/crohme/valid-2023.tar.xz --limit 100
 
 Each ink is drawn on a page and photographed under each condition (gryphone/synth/conditions.py).
 The table says how many are read right, how many answers come with a warning, how many of the others
@@ -95,19 +95,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="labelled ink, as in `gryphone evaluate`")
     parser.add_argument("--weights", type=Path)
-    parser.add_argument("--count", type=int, default=100, help="inks of each row")
+    parser.add_argument("--limit", type=int, default=100, help="inks of each row")
     parser.add_argument("--rows", nargs="+", metavar="CONDITION", help=", ".join(CONDITIONS))
     parser.add_argument("--out", type=Path, help="write the rows and all answers as JSON")
     options = parser.parse_args(arguments)
     rows = options.rows or [INK, *CONDITIONS]
     unknown = sorted(set(rows) - {INK, *CONDITIONS})
-    if unknown or options.count < 1:
+    if unknown or options.limit < 1:
         raise ConfigError(
             f"rows {', '.join(unknown)} are unknown; choose among {INK}, {', '.join(CONDITIONS)}"
             if unknown
-            else f"count is {options.count}; it must be 1 or more"
+            else f"limit is {options.limit}; it must be 1 or more"
         )
-    samples, recognizer = inks(options.data, options.count), gryphone.load(options.weights)
+    samples, recognizer = inks(options.data, options.limit), gryphone.load(options.weights)
     print(f"| {'condition':13} | of | right | warned | unsure | silent |")
     print("| --- | --- | --- | --- | --- | --- |")
     done = []
