@@ -32,7 +32,8 @@ def passed(config: TrainConfig, device: torch.device, quick: bool) -> tuple[list
     sizes = tuple(len(v) for v in tokenizer.vocabularies)
     torch.manual_seed(0)
     model = build_model(config.model, sizes, tokenizer.vocabularies[0].tokens).to(device).train()
-    said, kept = quicken(model) if quick else "", []
+    said = quicken(model) if quick else ""
+    kept: list[Tensor] = []
 
     def keep(_: object, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
         index = inputs[2] if len(inputs) > 2 else inputs[1].index

@@ -1,7 +1,7 @@
 """Every command that takes `--device`, the server, and compiled training: `make gpu-check`.
 
-Each runs once on a GPU as a user would start it, all of them beside each other; a command that fails, or answers
-what it should not, is named, and the exit code is 1.
+Each runs once on a GPU as a user would start it, all of them beside each other; a command that
+fails, or answers what it should not, is named, and the exit code is 1.
 """
 
 from __future__ import annotations
