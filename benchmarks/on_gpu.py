@@ -1,7 +1,7 @@
-"""Every command that takes `--device`, and the server, once on a GPU: `make gpu-check`.
+"""Every command that takes `--device`, the server, and compiled training: `make gpu-check`.
 
-Each runs as a user would start it, all of them beside each other; a command that fails, or answers
-what it should not, is named, and the exit code is 1.
+Each runs once on a GPU as a user would start it, all of them beside each other; a command that
+fails, or answers what it should not, is named, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def main() -> None:
     picture = str(folder / "demo.png")
     out = str(folder / "calibration.json")
     calibrate = (sys.executable, "-m", "gryphone.release.calibration", "examples/clean")
+    compiled = (sys.executable, "benchmarks/compiled.py")
     works: dict[str, Callable[[], str]] = {
         "recognize, ink": lambda: command(*GRYPHONE, "recognize", INK, *CUDA),
         "recognize, photo": lambda: command(*GRYPHONE, "recognize", PHOTO, "--n-best", "3", *CUDA),
@@ -87,6 +88,9 @@ def main() -> None:
         "calibration": lambda: command(*calibrate, "--out", out, *CUDA)[-200:],
         "serve": served,
         "Python": lambda: command(sys.executable, "-c", PYTHON),
+        "compiled, ar": lambda: command(*compiled, "ar"),
+        "compiled, bttr": lambda: command(*compiled, "bttr"),
+        "compiled, others": lambda: command(*compiled, "diffusion", "ical", "posformer"),
     }
     failed = 0
 

@@ -45,6 +45,11 @@ class Packing:
         offsets = torch.arange(count + 1, dtype=torch.int32, device=device) * length
         return cls(offsets, length, uniform=True)
 
+    def owner(self, rows: Tensor) -> Tensor:
+        """The sequence of each of some rows, (N,) int32."""
+        # Not in offsets[1:]: Inductor of PyTorch 2.11 searches a slice from its tensor's start.
+        return torch.searchsorted(self.offsets, rows, right=True) - 1
+
     def pad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(T, ...) to (B, longest, ...) and the mask (B, longest) of real rows."""
         begin, end = self.offsets[:-1, None].long(), self.offsets[1:, None].long()

@@ -4,13 +4,17 @@ import os
 import sys
 from importlib.util import find_spec
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from gryphone.config import PRESETS
 from gryphone.kinds import build_model
 from gryphone.model import Packing, attend
+from gryphone.rivals.causal import attend_causal
 from gryphone.training.quick import HashedDropout, aside, handed_on, quicken
 
 
@@ -61,6 +65,32 @@ def test_on_a_cpu_samples_are_handed_on_as_they_are() -> None:
     with aside(torch.device("cpu")):
         made = (Packing.of(torch.tensor([2, 3])), [torch.ones(2)])
     assert handed_on(made) is made
+
+
+class WholeSearches(TorchFunctionMode):
+    """Counts searches, and refuses one in a slice, which some compilers take for its tensor."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.searchsorted:
+            assert args[0].storage_offset() == 0
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_causal_place_sees_its_own_past_and_is_found_as_compilers_can() -> None:
+    torch.manual_seed(0)
+    lengths = [3, 1, 0, 5]
+    rows = Packing.of(torch.tensor(lengths))
+    q, k, v = torch.randn(3, sum(lengths), 2, 16).unbind()
+    with WholeSearches() as searches:
+        found = attend_causal(q, k, v, rows, rows, 0.0)
+    assert searches.count == 1
+    for ours, *alone in zip(*(x.split(lengths) for x in (found, q, k, v)), strict=True):
+        parts = [x.transpose(0, 1) for x in alone]  # (H, L, D)
+        wanted = F.scaled_dot_product_attention(*parts, is_causal=True).transpose(0, 1)
+        torch.testing.assert_close(ours, wanted)
 
 
 @pytest.mark.skipif(

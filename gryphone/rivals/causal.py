@@ -33,7 +33,7 @@ def attend_causal(
     """Attention of every place of packed sequences on itself and those before; (T, H, D) each."""
     # Where each place lies among padded sequences: by arithmetic, which waits for no device.
     place = torch.arange(len(q), dtype=torch.int32, device=q.device)
-    owner = torch.searchsorted(rows.offsets[1:].contiguous(), place, right=True)
+    owner = rows.owner(place)
     slot = owner * rows.longest + place - rows.offsets[owner]
     # Padding lies behind all real places, which do not look there: no mask is needed.
     every = torch.stack((q, k, v), 1)  # (T, 3, H, D)

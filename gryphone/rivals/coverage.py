@@ -191,8 +191,8 @@ def plan(memory: Memory, own: Packing) -> tuple[list[Group], Tensor]:
         grids = grids_of(memory, some, int(patches[images].max()))
         groups.append(Group(*_padded(begin, which, longest), grids))
         room, first = room + len(starts) * longest, first + len(images)
-    place = torch.arange(int(canvases.sum()), device=device)
-    canvas = torch.searchsorted(begin[1:].contiguous(), place, right=True)
+    place = torch.arange(int(canvases.sum()), dtype=torch.int32, device=device)
+    canvas = own.owner(place)
     return groups, torch.from_numpy(base).to(device)[canvas] + place - begin[canvas]
 
 
