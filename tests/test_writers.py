@@ -311,6 +311,8 @@ def test_one_list_for_python_command_line_and_http(tmp_path: Path) -> None:
     assert shown.stdout == "α²\n\n" and "line 2" in shown.stderr and shown.exit_code != 0
     made = tmp_path / "x.docx"
     assert run(make_app(), ["convert", "--docx", str(made)], input="a^2\n").exit_code == 0
+    wrong = run(make_app(), ["convert", "--docx", str(made)], input="a^2\n\n\\foo\n")
+    assert "line 3: Office Math cannot say" in str(wrong.exception or wrong.output)
     assert made.read_bytes()[:2] == b"PK"
     helped = run(make_app(), ["recognize", "--help"], env={"COLUMNS": "200"}).stdout
     assert all(name in helped for name in TARGETS)
