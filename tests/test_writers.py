@@ -229,6 +229,7 @@ def test_what_sympy_reads(latex: str) -> None:
 
 def test_nothing_is_corrected_for_sympy() -> None:
     assert str(to_sympy("2 + 2 = 5")) == write("2 + 2 = 5", "sympy") == "Eq(2 + 2, 5)"
+    assert str(evaluated(to_sympy("2 + 2 = 5"))) == "Eq(4, 5)"
     assert write(r"\int _ 0 ^ 1 x ^ 2 d x", "sympy") == "Integral(x**2, (x, 0, 1))"
     assert str(to_sympy("1 < x < 2")) == "(1 < x) & (x < 2)"
     y = sympy.Function("y")(x)

@@ -70,8 +70,10 @@ def to_sympy(source: Source, constants: str = "e") -> Any:
 
 
 def evaluated(value: Any) -> Any:
-    """What SymPy makes of it by itself: sums of numbers, equal powers. It may take for ever."""
-    return value.func(*map(evaluated, value.args)) if value.args else value
+    """What SymPy makes of it by itself: sums of numbers, equal powers. Relations stay; it may take
+    long."""
+    kept = {"evaluate": False} if value.is_Boolean or value.is_Relational else {}
+    return value.func(*map(evaluated, value.args), **kept) if value.args else value
 
 
 def to_python(source: Source) -> str:
