@@ -48,11 +48,11 @@ def same_meaning(latex: str, _: str) -> bool:
     """Whether SymPy's own LaTeX of what was read is read as the same again."""
     import sympy
 
-    from gryphone.writers.sympy import to_sympy
+    from gryphone.writers.sympy import evaluated, to_sympy
 
-    whole = to_sympy(latex)
+    whole = evaluated(to_sympy(latex))
     for value in whole.args if isinstance(whole, sympy.And) else (whole,):
-        again = to_sympy(sympy.latex(value, ln_notation=True))
+        again = evaluated(to_sympy(sympy.latex(value, ln_notation=True)))
         if again == value or str(again) == str(value):
             continue
         if type(again) is not type(value) or not isinstance(

@@ -67,25 +67,37 @@ def test_an_agent_reads_solves_again_and_converts(recognizer: Recognizer, tmp_pa
     assert wrong == {"exact": False, "token_error_percent": 20}
 
 
-def test_an_agent_is_told_what_was_wrong(recognizer: Recognizer) -> None:
+def test_an_agent_is_told_what_was_wrong(recognizer: Recognizer, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    strokes = to_strokes(power())
     found = call(
         make_server(recognizer),
         ("read", {}),
         ("read", {"path": "/nowhere.png"}),
+        ("read", {"path": "-"}),
+        ("read", {"path": os.fspath(tmp_path / "pipe")}),
         ("read", {"image_base64": "?"}),
         ("solve_again", {"ink": "ink-7"}),
+        ("read", {"strokes": strokes}),
+        ("solve_again", {"ink": "ink-1", "lock": {"9" * 5000: "x"}}),
         ("convert", {"latex": "x", "format": "word"}),
         ("convert", {"latex": r"\foo", "format": "typst"}),
         ("convert", {"latex": "x" * 6000, "format": "typst"}),
+        ("convert", {"latex": "9^{9^{9^9}}", "format": "sympy"}),
     )
     expected = (
         "give one of path, image_base64 and strokes",
         "/nowhere.png",
+        "/-: no such file",
+        "is no plain file; give the path of one",
         "image_base64 is no base64",
         "'ink-7' is not among the last 16 inks; read it again",
+        "latex",
+        "is no position; write the number of a symbol",
         "format 'word' is unknown; use one of latex",
         r"Typst cannot say \foo (at character 0)",
         "6000 characters of LaTeX; at most 5000",
+        "SymPy: a number has more than 10000 digits",
     )
     for said, part in zip(found, expected, strict=True):
         assert part in said

@@ -32,8 +32,8 @@ def test_a_working_is_compared_line_by_line() -> None:
 
 
 def test_time_and_memory_are_bounded() -> None:
-    with pytest.raises(ComputeError, match="not computed within 3 s"):
-        compute("9 ^ { 9 ^ { 9 ^ 9 } }", seconds=3)
+    with pytest.raises(ComputeError, match="not computed within 2 s"):
+        compute(r"\prod _ { i = 1 } ^ { 999999999 } i", seconds=2)
     with pytest.raises(ComputeError, match="not computed within 24 MB of memory"):
         compute("1", seconds=60, megabytes=24)
     with pytest.raises(ComputeError, match=r"SymPy: \\ldots has no meaning here"):

@@ -133,7 +133,7 @@ def test_parts_of_one_height_are_one_strip_however_far_apart() -> None:
 
 def test_a_note_in_the_margin_does_not_join_two_lines() -> None:
     lines = [*at("x+1=2", 0, 0), *at("n-1+n", 0, 25)]
-    assert sizes([*lines, *at("n", 100, 12, 12.0)]) in ([9, 6], [8, 7], [8, 1, 6])
+    assert sizes([*lines, *at("n", 100, 12, 12.0)]) == [8, 1, 6]
 
 
 def test_scribbles_and_lines_through_writing_cross_it_out() -> None:

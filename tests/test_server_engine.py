@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import httpx2 as httpx
+import numpy as np
 import pytest
 from inkmaker import fraction, power, row
 from serving import events, in_process, on_a_port, repeated_scans, strokes, tiny, wait_until
 from starlette.testclient import TestClient
 
 from gryphone.errors import CheckpointError, InkError
+from gryphone.ink import Ink
 from gryphone.reading.inputs import Input
 from gryphone.recognition.question import AUTO_STEPS, Ask
 from gryphone.recognition.recognizer import Recognizer
@@ -512,3 +514,35 @@ def test_a_job_knows_when_it_is_too_late() -> None:
     assert isinstance(job.obstacle(), engine_module.ClientLeft)
     late = Job(Input(power()), replace(job.ask, deadline_ms=1), now - 1, now + 30)
     assert "no answer in time" in str(late.obstacle())
+
+
+def test_a_page_ends_where_nobody_waits_for_it() -> None:
+    class LineByLine:
+        batch, looks = 1, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(backend, name)
+
+        def encode(self, *args: Any) -> Any:
+            self.looks += 1
+            return backend.encode(*args)
+
+    backend, counted = tiny().backend, LineByLine()
+    recognizer = replace(tiny(), backend=counted)
+    lines = [stroke + np.array([0, 500 * n]) for n in range(4) for stroke in row("x=1").strokes]
+    now = time.perf_counter()
+    job = Job(Input(Ink(tuple(lines))), Ask(steps=1), now, now + 60, page=True)
+
+    def leave(step: Any) -> None:
+        job.client_left = True
+
+    job.emit = leave
+    engine = Engine(Settings(), Metrics(), recognizer)
+    engine.start()
+    assert engine.ready.wait(20)
+    before = counted.looks
+    engine.submit(job)
+    with pytest.raises(engine_module.ClientLeft):
+        job.answer.result(20)
+    engine.close(5)
+    assert counted.looks == before + 1

@@ -20,7 +20,7 @@ from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 from gryphone.writers import TARGETS, write
 from gryphone.writers.omml import SPACE, write_docx
-from gryphone.writers.sympy import to_sympy
+from gryphone.writers.sympy import evaluated, to_sympy
 from gryphone.writers.typst import NAMES
 from gryphone.writers.walk import Inexpressible, read
 
@@ -213,7 +213,9 @@ MEANT = {
     r"[ 0 , 1 )": sympy.Interval.Ropen(0, 1),
     r"x \in \mathbb{R}": sympy.Contains(x, sympy.S.Reals, evaluate=False),
     r"\begin{matrix} 1 & 2 \\ 3 & 4 \end{matrix}": sympy.Matrix([[1, 2], [3, 4]]),
-    r"| \begin{matrix} 1 & 2 \\ 3 & 4 \end{matrix} |": sympy.Integer(-2),
+    r"| \begin{matrix} 1 & 2 \\ 3 & 4 \end{matrix} |": sympy.Determinant(
+        sympy.Matrix([[1, 2], [3, 4]])
+    ),
     r"f ( x ) + x ( n + 1 )": sympy.Function("f")(x) + x * (n + 1),
     r"x _ { 1 2 }": sympy.Symbol("x_12"),
     r"\hat { x }": sympy.Symbol("xhat"),
@@ -222,15 +224,52 @@ MEANT = {
 
 @pytest.mark.parametrize("latex", MEANT)
 def test_what_sympy_reads(latex: str) -> None:
-    assert to_sympy(latex) == MEANT[latex]
+    assert evaluated(to_sympy(latex)) == MEANT[latex]
 
 
 def test_nothing_is_corrected_for_sympy() -> None:
-    assert str(to_sympy("2 + 2 = 5")) == "Eq(4, 5)"
+    assert str(to_sympy("2 + 2 = 5")) == write("2 + 2 = 5", "sympy") == "Eq(2 + 2, 5)"
+    assert str(evaluated(to_sympy("2 + 2 = 5"))) == "Eq(4, 5)"
+    assert write(r"\int _ 0 ^ 1 x ^ 2 d x", "sympy") == "Integral(x**2, (x, 0, 1))"
     assert str(to_sympy("1 < x < 2")) == "(1 < x) & (x < 2)"
     y = sympy.Function("y")(x)
     assert to_sympy(r"\frac{dy}{dx} = y").rhs == y  # every y is the function that dy is of
-    assert to_sympy(r"e ^ { i \pi }", "ei") == -1 and to_sympy("e", "") == sympy.Symbol("e")
+    assert evaluated(to_sympy(r"e ^ { i \pi }", "ei")) == -1 and to_sympy("e", "") == sympy.Symbol(
+        "e"
+    )
+
+
+MATRIX = r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}"
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        ("2 ^ { 100 } + 20 !", "2**100 + factorial(20)"),
+        ("( x + 2 ) ^ { 99999999 }", "(x + 2)**99999999"),
+        ("[ 9 ^ { 9999 } , 9 ^ { 9999 } + 1 ]", "Interval(9**9999, 1 + 9**9999)"),
+        (f"2 {MATRIX} ^ {{ 99999999 }}", "2*(Matrix([\n[a, b],\n[c, d]])**99999999)"),
+        (MATRIX * 60, "*".join(["Matrix([\n[a, b],\n[c, d]])"] * 60)),
+        (rf"\det {MATRIX}", "Determinant(Matrix([\n[a, b],\n[c, d]]))"),
+    ],
+)
+def test_what_would_take_for_ever_stays_as_it_is_written(latex: str, text: str) -> None:
+    assert write(latex, "sympy") == text
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        "9 ^ { 9 ^ { 9 ^ 9 } }",
+        "1 + 1.5 ^ { 999999999 }",
+        "( 99999 ! ) !",
+        r"\binom { 999999999 } { 99999999 }",
+        r"\exp ( 9 ^ { 99 } )",
+    ],
+)
+def test_numbers_that_nothing_holds_are_refused(latex: str) -> None:
+    with pytest.raises(Inexpressible, match=r"more than 10000 digits; put a letter .*\(at char"):
+        to_sympy(latex)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +284,9 @@ def test_nothing_is_corrected_for_sympy() -> None:
         (r"\frac{dy}{dt} = \frac{dy}{dx}", r"y would be a function of two letters"),
         ("1 + ( 2 , 3 )", r"its parts do not go together \(at character 4\)"),
         ("x =", "a term is missing"),
+        ("x ! ! !", "more than two ! have no clear meaning"),
+        (r"\gcd ( a , b )", r"\\gcd needs whole numbers"),
+        ("( 1 + " * 99 + "x" + " ) ^ 2" * 99, "nested too deeply"),
     ],
 )
 def test_what_sympy_cannot_mean_is_said_with_its_place(latex: str, complaint: str) -> None:
@@ -262,7 +304,7 @@ def test_one_list_for_python_command_line_and_http(tmp_path: Path) -> None:
     result = Result(r"\alpha / 2", (), 1.0, (), (), 1, 0.0, 0)
     assert result.to("typst") == r"alpha \/ 2" and result.to("latex") == result.latex
     assert result.to("mathml") == to_mathml(result.latex)
-    assert result.sympy() == sympy.Symbol("alpha") / 2
+    assert evaluated(result.sympy()) == sympy.Symbol("alpha") / 2
     with pytest.raises(ConfigError, match="format 'word' is unknown; use one of latex, readable"):
         result.to("word")
     run = CliRunner().invoke
@@ -270,6 +312,8 @@ def test_one_list_for_python_command_line_and_http(tmp_path: Path) -> None:
     assert shown.stdout == "α²\n\n" and "line 2" in shown.stderr and shown.exit_code != 0
     made = tmp_path / "x.docx"
     assert run(make_app(), ["convert", "--docx", str(made)], input="a^2\n").exit_code == 0
+    wrong = run(make_app(), ["convert", "--docx", str(made)], input="a^2\n\n\\foo\n")
+    assert "line 3: Office Math cannot say" in str(wrong.exception or wrong.output)
     assert made.read_bytes()[:2] == b"PK"
     helped = run(make_app(), ["recognize", "--help"], env={"COLUMNS": "200"}).stdout
     assert all(name in helped for name in TARGETS)

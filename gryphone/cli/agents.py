@@ -95,7 +95,9 @@ class _Tools:
             except binascii.Error as error:
                 raise ConfigError(f"image_base64 is no base64 ({error}); send it plain") from error
         elif path is not None:
-            source = Path(path)  # a dash is a file like any other: stdin is the agent's
+            source = Path(path).absolute()  # a dash is a file like any other: stdin is the agent's
+            if source.exists() and not source.is_file():  # a pipe would be waited for
+                raise ConfigError(f"{path} is no plain file; give the path of one")
         check_target(format)
         encoded = self.recognizer.encode(source)
         result = encoded.decode(n_best=n_best)
@@ -118,7 +120,7 @@ class _Tools:
         `hint` is LaTeX with holes (? one symbol, ... any run); `allowed` the only symbols."""
         if ink not in self.inks:
             raise ConfigError(f"{ink!r} is not among the last {KEPT} inks; read it again")
-        bad = [place for place in lock or () if not place.isdecimal()]
+        bad = [place for place in lock or () if not place.isdecimal() or len(place) > 4]
         if bad:
             raise ConfigError(f"lock {bad[0]!r} is no position; write the number of a symbol")
         check_target(format)

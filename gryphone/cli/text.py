@@ -57,7 +57,13 @@ def convert(
     if docx is not None:
         from gryphone.writers.omml import write_docx
 
-        write_docx((line for line in map(str.strip, sys.stdin) if line), docx)
+        lines = [(number, line.strip()) for number, line in enumerate(sys.stdin, 1) if line.strip()]
+        for number, line in lines:
+            try:
+                write(line, "omml")
+            except GryphoneError as error:
+                raise DataError(f"line {number}: {error}; nothing was written") from error
+        write_docx((line for _, line in lines), docx)
         return
     _each_line(lambda line: {"tokens": write(line, to).splitlines(), "format": to}, as_json)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gryphone.errors import ConfigError, InkError
-from gryphone.ink import Stroke, in_order
+from gryphone.ink import Stroke, in_order, stroke_boxes
 from gryphone.latex.tree import words
 from gryphone.reading.inputs import Input
 from gryphone.reading.lines import (
@@ -172,10 +172,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     began = time.perf_counter()
     page = Paper(given)
     runs = check_lines(page.runs(), given.ink.id)
-    wanted = [segment for run in runs for segment in segments(run)]
-    frames = {key: frame for some in wanted if (frame := page.frame(some)) for key in [_key(some)]}
-    cells = [cell for frame in frames.values() for cell in frame.parts]
-    every = [*wanted, *cells]
+    every, frames = to_read(page, runs)
     read = dict(zip(map(_key, every), read_all(network, page, every, ask), strict=True))
     for key, frame in frames.items():
         put = frame.result([read[_key(part)] for part in frame.parts])
@@ -186,6 +183,15 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
     seconds = time.perf_counter() - began
     return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
+
+
+def to_read(
+    page: Paper, runs: Sequence[Sequence[Strip]]
+) -> tuple[list[Strip], dict[tuple[int, ...], Frame]]:
+    """All that may be a formula, parts of frames too; and the frames among it."""
+    wanted = [segment for run in runs for segment in segments(run)]
+    frames = {_key(some): frame for some in wanted if (frame := page.frame(some))}
+    return [*wanted, *(part for frame in frames.values() for part in frame.parts)], frames
 
 
 def check_lines(runs: list[list[Strip]], name: str) -> list[list[Strip]]:
@@ -260,11 +266,21 @@ class Paper:
     @cached_property
     def owners(self) -> np.ndarray:
         """The stroke of the ink that each stroke of the other tracing lies nearest to."""
+        low, high = stroke_boxes([self.ink.strokes])[0]
         owners = []
         for stroke in self.given.retraced:
             middle = stroke[:: max(1, len(stroke) // 8)]
-            gaps = [float(_distance(middle, own)) for own in self.ink.strokes]
-            owners.append(int(np.argmin(gaps)))
+            outside = np.maximum(np.maximum(low - middle[:, None], middle[:, None] - high), 0)
+            least = np.hypot(*np.moveaxis(outside, 2, 0)).mean(
+                0
+            )  # no stroke is nearer than its box
+            owner, nearest = 0, math.inf
+            for k in np.argsort(least, kind="stable"):
+                if least[k] >= nearest:
+                    break
+                gap = _distance(middle, self.ink.strokes[k])
+                owner, nearest = (int(k), gap) if gap < nearest else (owner, nearest)
+            owners.append(owner)
         return np.array(owners, dtype=int)
 
     def part(self, strip: Strip) -> Input:

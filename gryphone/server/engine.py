@@ -299,8 +299,17 @@ class Engine:
         """All lines of a page, together."""
         if self.recognizer is None:
             raise RuntimeError("the model is not loaded")
+        asked = self._asked(job)
+
+        def watch(step: Step) -> None:
+            """One step too late ends the whole page, not a line of it."""
+            if asked.on_step is not None:
+                asked.on_step(step)
+            if (obstacle := job.obstacle()) is not None:
+                raise obstacle
+
         try:
-            self._succeed(job, read_page(self.recognizer, job.input, self._asked(job)))
+            self._succeed(job, read_page(self.recognizer, job.input, replace(asked, on_step=watch)))
         except Exception as error:
             self._fail(job, error)
 

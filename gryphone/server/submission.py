@@ -24,7 +24,7 @@ from gryphone.reading.inkml import read_inkml
 from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.recognition.drawing import patches_of
-from gryphone.recognition.page import Paper, check_lines, segments
+from gryphone.recognition.page import Paper, check_lines, to_read
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_options, parse_request
 from gryphone.server.settings import Settings
@@ -103,7 +103,7 @@ def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) ->
     """What all lines of a page cost that will be read, those of doubt in every way."""
     paper = Paper(submission.input)
     runs = check_lines(paper.runs(), submission.input.ink.id)
-    wanted = (segment for run in runs for segment in segments(run))
+    wanted, _ = to_read(paper, runs)
     patches = sum(patches_of(paper.part(some).ink.strokes, canvas) + 20 for some in wanted)
     if patches > settings.page:
         raise InkError(

@@ -116,9 +116,9 @@ def _shown(value: Any) -> str:
 def _worked_out(latex: str, constants: str) -> dict[str, Any]:
     import sympy
 
-    from gryphone.writers.sympy import to_sympy
+    from gryphone.writers.sympy import evaluated, to_sympy
 
-    meant = to_sympy(latex, constants).doit()
+    meant = evaluated(to_sympy(latex, constants)).doit()
     simple = sympy.simplify(meant)
     answer: dict[str, Any] = {"simplified": _shown(simple)}
     if isinstance(meant, sympy.Expr) and not meant.free_symbols and meant.is_number:
@@ -135,9 +135,9 @@ def _worked_out(latex: str, constants: str) -> dict[str, Any]:
 def _equal(pair: tuple[str, str], constants: str) -> dict[str, str]:
     import sympy
 
-    from gryphone.writers.sympy import to_sympy
+    from gryphone.writers.sympy import evaluated, to_sympy
 
-    one, two = (to_sympy(latex, constants).doit() for latex in pair)
+    one, two = (evaluated(to_sympy(latex, constants)).doit() for latex in pair)
     if isinstance(one, sympy.Expr) and isinstance(two, sympy.Expr):
         same = (one - two).equals(0)
         return {"is": UNKNOWN if same is None else EQUAL if same else UNEQUAL}

@@ -1,7 +1,12 @@
-"""SymPy: what a formula means. Where it may mean two things, or none, an error says which part."""
+"""SymPy: what a formula means. Where it may mean two things, or none, an error says which part.
+
+Nothing is evaluated, and numbers that no memory holds, such as 9^{9^{9^9}}, are refused: SymPy puts
+terms in order by their values, and would never be done.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gryphone.errors import GryphoneError, need
@@ -36,21 +41,69 @@ _GREEK = words(
     upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar
     pi"""
 )
+MOST_DIGITS = 10_000
 _APPLIED = "fghFGH"  # letters that take what stands in brackets behind them
 
 
 def to_sympy(source: Source, constants: str = "e") -> Any:
-    """The formula as a SymPy object. Of the letters e and i, those in `constants` are Euler's
-    number and the imaginary unit; f, g and h in front of brackets are functions."""
+    """The formula as a SymPy object, as it is written; `evaluated` says what it comes to. Of the
+    letters e and i, those in `constants` are Euler's number and the imaginary unit; f, g and h in
+    front of brackets are functions."""
     need("sympy", "formats")
+    import sympy
+
     reader = _Reader(constants)
+    with sympy.evaluate(False):
+        try:
+            items = read(source).items
+            value = reader.relation(items)
+            # Where there is dy/dx, every y is a function of x, those before it too.
+            value = reader.relation(items) if reader.implied else value
+        except GryphoneError:
+            raise
+        except RecursionError:
+            raise _deep() from None
+        except Exception as error:  # a set minus one; SymPy has many kinds
+            message = f"SymPy: {error}; its parts do not go together"
+            raise Inexpressible(message, reader.at) from error
+    return value
+
+
+def evaluated(value: Any) -> Any:
+    """What SymPy makes of it by itself: sums of numbers, equal powers. Relations stay; it may take
+    long."""
+    kept = {"evaluate": False} if value.is_Boolean or value.is_Relational else {}
+    return value.func(*map(evaluated, value.args), **kept) if value.args else value
+
+
+def to_python(source: Source) -> str:
+    """The formula as Python, its terms in the order in which they are written: to put them in
+    another, SymPy would evaluate them. So it would to know the sign of a product of matrices."""
+    need("sympy", "formats")
+    import sympy
+    from sympy.printing.str import StrPrinter
+
+    class Printer(StrPrinter):  # type: ignore[misc]
+        def parenthesize(self, item: Any, level: int, strict: bool = False) -> str:
+            if isinstance(item, sympy.MatMul | sympy.MatAdd | sympy.MatPow):
+                return f"({self._print(item)})"
+            return str(super().parenthesize(item, level, strict))
+
+        def _print_MatMul(self, value: Any) -> str:
+            return "*".join(self.parenthesize(part, 50) for part in value.args)
+
+        def _print_MatAdd(self, value: Any) -> str:
+            return " + ".join(self.parenthesize(part, 40) for part in value.args)
+
+    value = to_sympy(source)
     try:
-        value = reader.relation(read(source).items)
-    except GryphoneError:
-        raise
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # a set minus one
-        raise Inexpressible(f"SymPy: {error}; its parts do not go together", reader.at) from error
-    return value.xreplace(reader.implied) if reader.implied else value
+        return str(Printer({"order": "none"}).doprint(value))
+    except RecursionError:
+        raise _deep() from None
+
+
+def _deep() -> Inexpressible:
+    return Inexpressible("SymPy: it is nested too deeply; simplify the formula")
 
 
 def _error(message: str, node: Node | None) -> Inexpressible:
@@ -73,7 +126,7 @@ class _Reader:
         self.constants = {name: self.constants[name] for name in constants}
         self.items: list[Node] = []
         self.at: int | None = None  # where the factor stands that was read last
-        self.implied: dict[Any, Any] = {}  # where there is dy/dx, every y is a function of x
+        self.implied: dict[Any, Any] = {}  # letters that are functions
 
     def inside(self, items: tuple[Node, ...], what: str = "relation") -> Any:
         """Read other items, then go on with these."""
@@ -98,24 +151,84 @@ class _Reader:
             getattr(self.sympy, sign)(*terms[at : at + 2], evaluate=False)
             for at, sign in enumerate(signs)
         ]
-        return (
-            self.sympy.And(*parts, evaluate=False)
-            if len(parts) > 1
-            else parts[0]
-            if parts
-            else terms[0]
-        )
+        if len(parts) < 2:
+            return parts[0] if parts else terms[0]
+        with self.sympy.evaluate(True):  # it looks for equal ones, and counts their minus signs
+            return self.sympy.And(*parts, evaluate=False)
 
     def sum(self) -> Any:
-        total = None
-        while total is None or _text(self.peek()) in ("+", "-"):
+        terms: list[Any] = []
+        while not terms or _text(self.peek()) in ("+", "-"):
             sign = 1
             while isinstance(self.peek(), Symbol) and _text(self.peek()) in ("+", "-"):
                 sign *= -1 if _text(self.items.pop(0)) == "-" else 1
             term = self.product()
-            term = -term if sign < 0 else term
-            total = term if total is None else total + term
-        return total
+            terms.append(self.negative(term) if sign < 0 else term)
+        return self.joined("Add", terms)
+
+    def joined(self, kind: str, parts: list[Any]) -> Any:
+        """The sum or product of all parts, among which may be matrices."""
+        if len(parts) == 1:
+            return parts[0]
+        for part in parts:
+            if not isinstance(part, self.sympy.Expr):
+                raise TypeError(f"{type(part).__name__} in a sum or product")
+        of_matrices = any(part.is_Matrix for part in parts)
+        return getattr(self.sympy, f"Mat{kind}" if of_matrices else kind)(*parts)
+
+    def negative(self, value: Any) -> Any:
+        if isinstance(value, self.sympy.Number):
+            return -value
+        factors = value.args if isinstance(value, self.sympy.Mul) else (value,)
+        return self.joined("Mul", [self.sympy.Integer(-1), *factors])
+
+    def inverse(self, value: Any) -> Any:
+        return self.power(value, self.sympy.Integer(-1))
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        if not isinstance(exponent, self.sympy.Expr) or not isinstance(base, self.sympy.Expr):
+            raise TypeError(f"{type(base).__name__} to the {type(exponent).__name__}")
+        if base is self.sympy.E:
+            return self.bounded(self.sympy.exp(exponent))
+        if base.is_Matrix:
+            return self.sympy.MatPow(base, exponent)
+        return self.bounded(self.sympy.Pow(base, exponent))
+
+    def bounded(self, value: Any) -> Any:
+        """The value, unless it is a number that is too long."""
+        if not self.digits(value) <= MOST_DIGITS:
+            message = f"a number has more than {MOST_DIGITS} digits; put a letter in its place"
+            raise Inexpressible(f"SymPy: {message}", self.at)
+        return value
+
+    def digits(self, value: Any) -> float:
+        """At most so many digits above or below a fraction's line; none where there are letters."""
+        sympy = self.sympy
+        if value.free_symbols:
+            return 0.0
+        if isinstance(value, sympy.Rational):
+            return float(math.log10(max(abs(value.p), value.q)))
+        if isinstance(value, sympy.Float):
+            return abs(math.log10(abs(float(value)))) if float(value) else 0.0
+        sizes = [self.digits(arg) for arg in value.args]
+        most = 10.0 ** min(sizes[-1], 300.0) if sizes else 0.0  # of the exponent or argument
+        match value:
+            case sympy.Pow():
+                return sizes[0] * most
+            case sympy.exp() | sympy.sinh() | sympy.cosh() | sympy.Product():
+                return most
+            case sympy.factorial() | sympy.factorial2():
+                return sizes[0] * most
+            case sympy.binomial():
+                return sizes[0] * float(min(most, 10.0 ** min(sizes[0], 300.0)))
+        return float(sum(sizes) + 1)
+
+    def ratio(self, above: Any, below: Any) -> Any:
+        whole = isinstance(above, self.sympy.Integer) and isinstance(below, self.sympy.Integer)
+        if whole and below != 0 and self.sympy.igcd(above, below) == 1:
+            return self.sympy.Rational(above, below)
+        one = above is self.sympy.S.One
+        return self.joined("Mul", [*([] if one else [above]), self.inverse(below)])
 
     def peek(self) -> Node | None:
         return self.items[0] if self.items else None
@@ -127,12 +240,13 @@ class _Reader:
 
     def product(self, argument: bool = False) -> Any:
         """Factors side by side; a function's argument ends where the next function begins."""
-        value, divided = None, False
+        factors: list[Any] = []
+        divided = False
         while not self.ends():
             text = _text(self.peek())
             if argument and (text in NAMES or text in (*_TIMES, r"\div", "/")):
                 break
-            explicit = value is not None and text in (*_TIMES, r"\div", "/")
+            explicit = bool(factors) and text in (*_TIMES, r"\div", "/")
             node = self.items.pop(0) if explicit else self.peek()
             if divided and not explicit:
                 raise _error("what a / divides by is not clear; write a fraction or brackets", node)
@@ -140,11 +254,14 @@ class _Reader:
             negative = explicit and _text(self.peek()) == "-"
             if negative:
                 self.items.pop(0)
-            factor = -self.factor() if negative else self.factor()
-            value = factor if value is None else value / factor if divided else value * factor
-        if value is None:
+            factor = self.negative(self.factor()) if negative else self.factor()
+            if divided:
+                factors[-1] = self.ratio(factors[-1], factor)
+            else:
+                factors.append(factor)
+        if not factors:
             raise _error("a term is missing", self.peek())
-        return value
+        return self.joined("Mul", factors)
 
     def factor(self) -> Any:
         node = self.peek()
@@ -155,12 +272,15 @@ class _Reader:
         self.at = where
         value = self.scripted(node) if isinstance(node, Scripts) else self.atom(node, None)
         self.at = where
+        marks = 0
         while self.peek() == Symbol("!"):
-            self.items.pop(0)
-            double = self.peek() == Symbol("!")
-            self.items[:1] = [] if double else self.items[:1]
-            value = self.sympy.factorial2(value) if double else self.sympy.factorial(value)
-        return value
+            mark, marks = self.items.pop(0), marks + 1
+            if marks > 2:
+                raise _error("more than two ! have no clear meaning; write brackets", mark)
+        if not marks:
+            return value
+        function = self.sympy.factorial if marks == 1 else self.sympy.factorial2
+        return self.bounded(function(value))
 
     def scripted(self, node: Scripts) -> Any:
         base, text, sup = node.base, _text(node), node.sup
@@ -176,10 +296,10 @@ class _Reader:
         if sup is None or primes:
             return value
         if sup == Row((Symbol(r"\circ"),)):
-            return value * self.sympy.pi / 180
+            return self.joined("Mul", [value, self.ratio(self.sympy.pi, self.sympy.Integer(180))])
         if sup == Row((Symbol("T"),)) and getattr(value, "is_Matrix", False):
-            return value.T
-        return value ** self.row(sup)
+            return self.sympy.Transpose(value)
+        return self.power(value, self.row(sup))
 
     def atom(self, node: Node, sub: Row | None, primes: int = 0) -> Any:
         sympy = self.sympy
@@ -197,7 +317,8 @@ class _Reader:
             case Matrix():
                 if len({len(cells) for cells in node.cells}) > 1:
                     raise _error("the rows of a matrix differ in length", node)
-                return sympy.Matrix([[self.row(cell) for cell in cells] for cells in node.cells])
+                rows = [[self.row(cell) for cell in cells] for cells in node.cells]
+                return sympy.ImmutableMatrix(rows)
         return self.command(node, sub)
 
     def symbol(self, node: Symbol, text: str, sub: Row | None, primes: int = 0) -> Any:
@@ -221,7 +342,8 @@ class _Reader:
             and (fence.left, fence.right) == ("(", ")")
         ):
             return self.applied(name, primes)
-        return sympy.Symbol(name + "'" * primes)
+        letter = sympy.Symbol(name + "'" * primes)
+        return self.implied.get(letter, letter)
 
     def name(self, node: Symbol, sub: Row | None = None) -> str:
         """A letter, or Greek letter, with the letters and digits below it."""
@@ -250,7 +372,7 @@ class _Reader:
         if isinstance(behind, Scripts):
             if behind.sub is not None or behind.sup is None:
                 raise _error("a subscript has no meaning there", fence)
-            value = value ** self.row(behind.sup)
+            value = self.power(value, self.row(behind.sup))
         return value
 
     def several(self, row: Row) -> list[Any]:
@@ -267,7 +389,7 @@ class _Reader:
         sympy, ends = self.sympy, (node.left, node.right)
         if len(node.body.items) == 1 and isinstance(node.body.items[0], Matrix) and "." not in ends:
             matrix = self.atom(node.body.items[0], None)
-            return matrix.det() if ends == ("|", "|") else matrix
+            return sympy.Determinant(matrix) if ends == ("|", "|") else matrix
         values = self.several(node.body)
         if len(values) == 1:
             match ends:
@@ -283,9 +405,14 @@ class _Reader:
             case ("(", ")"):
                 return sympy.Tuple(*values)
             case (r"\{", r"\}"):
+                if any(value.has(sympy.Sum, sympy.Product, sympy.Integral) for value in values):
+                    raise _error("a sum or integral in a set is not clear; put a letter", node)
                 return sympy.FiniteSet(*values)
             case ("[" | "(", "]" | ")") if len(values) == 2:
-                return sympy.Interval(*values, left_open=ends[0] == "(", right_open=ends[1] == ")")
+                opened = sympy.sympify(ends[0] == "("), sympy.sympify(ends[1] == ")")
+                return sympy.Basic.__new__(
+                    sympy.Interval, *values, *opened
+                )  # it would compare them
         raise _error(f"{node.left} and {node.right} around it have no meaning", node)
 
     def command(self, node: Node, sub: Row | None) -> Any:
@@ -301,11 +428,12 @@ class _Reader:
         match node.name:
             case r"\frac":
                 found = self.derivative(first, last)
-                return self.row(first) / self.row(last) if found is None else found
+                return self.ratio(self.row(first), self.row(last)) if found is None else found
             case r"\sqrt":
-                return sympy.root(self.row(first), self.row(node.option) if node.option else 2)
+                index = self.row(node.option) if node.option else sympy.Integer(2)
+                return self.power(self.row(first), self.ratio(sympy.S.One, index))
             case r"\binom":
-                return sympy.binomial(self.row(first), self.row(last))
+                return self.bounded(sympy.binomial(self.row(first), self.row(last)))
             case r"\mathbb" if _text(first.items[0] if first.items else None) in _SETS:
                 return getattr(sympy.S, _SETS[_text(first.items[0])])
         raise _error(f"{node.name} has no meaning", node)
@@ -371,13 +499,19 @@ class _Reader:
             args = [self.product(argument=True)]
         args += [base] if base is not None else []
         if name == "det":
-            value = args[0].det() if getattr(args[0], "is_Matrix", False) else None
-            if value is None:
+            if not getattr(args[0], "is_Matrix", False):
                 raise _error("a determinant needs a matrix", node)
+            value = sympy.Determinant(args[0])
+        elif name == "gcd":  # which SymPy cannot leave as it is
+            if not all(isinstance(arg, sympy.Integer) for arg in args):
+                raise _error(r"\gcd needs whole numbers", node)
+            value = sympy.Integer(sympy.igcd(*args))
+        elif name in ("Max", "Min"):
+            value = getattr(sympy, name)(*args, evaluate=False)
         else:
-            value = getattr(sympy, f"a{name}" if inverse else name)(*args)
-        value = value if sup is None or inverse else value ** self.row(sup)
-        return value if power is None else value**power
+            value = self.bounded(getattr(sympy, f"a{name}" if inverse else name)(*args))
+        value = value if sup is None or inverse else self.power(value, self.row(sup))
+        return value if power is None else self.power(value, power)
 
     def total(self, text: str, node: Scripts) -> Any:
         below = node.sub.items if node.sub else ()
@@ -392,7 +526,7 @@ class _Reader:
         kind = self.sympy.Sum if text == r"\sum" else self.sympy.Product
         kept = self.constants
         self.constants = {k: v for k, v in kept.items() if k != below[0].text}
-        value = kind(self.product(), bounds)
+        value = self.bound(kind, self.product(), bounds)
         self.constants = kept
         return value
 
@@ -421,8 +555,14 @@ class _Reader:
         if (node.sub is None) != (node.sup is None):
             raise _error("an integral has one limit; give both or none", node)
         if node.sub is None or node.sup is None:
-            return self.sympy.Integral(value, variable)
-        return self.sympy.Integral(value, (variable, self.row(node.sub), self.row(node.sup)))
+            return self.bound(self.sympy.Integral, value, variable)
+        bounds = variable, self.row(node.sub), self.row(node.sup)
+        return self.bound(self.sympy.Integral, value, bounds)
+
+    def bound(self, kind: Any, value: Any, bounds: Any) -> Any:
+        """A sum or an integral; unless it evaluates, it begins with 1 *."""
+        with self.sympy.evaluate(True):
+            return kind(value, bounds)
 
     def limit(self, node: Scripts) -> Any:
         below = node.sub.items if node.sub else ()
@@ -437,8 +577,8 @@ class _Reader:
         ):
             goal, side = (*goal[:-1], last.base), _text(last.sup.items[0])
         variable, value = self.sympy.Symbol(self.name(below[0])), self.inside(goal)
-        if value.is_infinite:
-            side = "-" if value.is_extended_positive else "+"
+        if value in (self.sympy.oo, -self.sympy.oo):
+            side = "-" if value is self.sympy.oo else "+"
         return self.sympy.Limit(self.product(), variable, value, dir=side)
 
 
