@@ -16,7 +16,7 @@ from gryphone.reading.inputs import Input, read_content, read_input
 from gryphone.recognition.answer import answer
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
-from gryphone.recognition.question import MOST_STEPS, Ask, Step
+from gryphone.recognition.question import MOST_STEPS, Ask
 
 
 class Local:
@@ -42,16 +42,7 @@ class Local:
                 "parameters": self.checkpoint.parameters,
                 "symbols": names[0],
                 "max_steps": MOST_STEPS,
-                "formats": [
-                    {
-                        "name": row.name,
-                        "suffixes": row.suffixes,
-                        "types": row.types,
-                        "picture": row.picture,
-                        "read": bool(row.pillow) or (row.read is not None and not row.picture),
-                    }
-                    for row in FORMATS
-                ],
+                "formats": [row.about() for row in FORMATS],
             }
         )
 
@@ -64,7 +55,7 @@ class Local:
             asked = json.loads(options)
             ink = asked.pop("ink", False)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
-            ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step_of(step)))})
+            ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
             encoded = self._look(source, name)
             found = answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
@@ -83,15 +74,3 @@ class Local:
             )
             self._encoded, self._source = EncodedBatch.of(self.network, [read]), source
         return self._encoded
-
-
-def step_of(step: Step) -> dict[str, Any]:
-    """A step as the page shows it."""
-    return {
-        "number": step.number,
-        "total": step.total,
-        "latex": step.latex,
-        "rows": step.rows,
-        "masked": step.masked,
-        "look": step.look,
-    }

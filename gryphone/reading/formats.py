@@ -30,6 +30,11 @@ class Format:
     start: re.Pattern[bytes] | None = None  # its first bytes; Pillow knows those of pictures
     unread: str = ""  # what to say of content that starts so and cannot be read
 
+    def about(self) -> dict[str, Any]:
+        """The row as clients see it: of the pictures, a server and a browser read a few."""
+        about = {key: getattr(self, key) for key in ("name", "suffixes", "types", "picture")}
+        return about | {"read": self.read is not None and bool(self.pillow or not self.picture)}
+
 
 _picture = partial(Format, read=trace_twice, picture=True)
 _text = rb"[\xef\xbb\xbf \t\r\n]{0,63}"  # a byte order mark and white space come before it

@@ -37,6 +37,11 @@ class Step:
     sample: int = 0  # which of the independent decodes
     look: int = 1  # the first or the second one
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, as a page shows it."""
+        shown = ("number", "total", "latex", "rows", "masked", "look")
+        return {name: getattr(self, name) for name in shown}
+
 
 class Options(TypedDict, total=False):
     """The options of `Ask` as keywords, so that type checkers know them."""

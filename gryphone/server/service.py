@@ -197,7 +197,7 @@ class Service:
         """Server-sent events up to the result or the error."""
         event = first
         while isinstance(event, Step):
-            yield _event("step", _step(event))
+            yield _event("step", event.to_dict())
             event = await events.get()
         try:
             answer = await self._render(submission, event.result())
@@ -262,17 +262,6 @@ def _put_from_thread(events: asyncio.Queue[Event]) -> Callable[[Any], None]:
 
 def _event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {
-        "number": step.number,
-        "total": step.total,
-        "latex": step.latex,
-        "rows": [list(row) for row in step.rows],
-        "masked": list(step.masked),
-        "look": step.look,
-    }
 
 
 class EventStreamResponse(StreamingResponse):

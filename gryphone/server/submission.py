@@ -166,12 +166,10 @@ def read_photo(data: bytes, name: str, settings: Settings) -> tuple[Input, tuple
 
 
 def describe_format(row: Format) -> dict[str, Any]:
-    """A row of the table as clients see it: of the pictures, a server reads a few."""
-    about = {key: getattr(row, key) for key in ("name", "suffixes", "types", "picture")}
-    if row.read is None:
-        return about | {"read": False, "unread": row.unread}
-    read = bool(row.pillow) or not row.picture
-    return about | {"read": read, "unread": None if read else _no_image()}
+    """A row of the table, and what to say of such a file where it is not read."""
+    about = row.about()
+    unread = None if about["read"] else row.unread if row.read is None else _no_image()
+    return about | {"unread": unread}
 
 
 def _decoded() -> list[str]:
