@@ -1,4 +1,4 @@
-"""Run the application under uvicorn: one process, one model."""
+"""Run the application under uvicorn: one process, one model (workers.py: several)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import errno
 import json
 import socket
+import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import h11
@@ -102,6 +104,27 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
     return TimedProtocol
 
 
+class DrainingServer(uvicorn.Server):
+    """A server that says it is not ready any more, so many seconds before it closes its port: who
+    shares requests out asks now and then, and must not find it closed before he has asked."""
+
+    hurry = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A second signal ends the draining."""
+        self.hurry = self.should_exit
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain first."""
+        service = self.config.app.state.service  # type: ignore[union-attr]
+        service.draining = True
+        end = time.monotonic() + service.settings.drain
+        while time.monotonic() < end and not self.hurry:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
+
 def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
     """A server that still has to be run."""
     config = uvicorn.Config(
@@ -116,12 +139,17 @@ def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
         timeout_graceful_shutdown=int(settings.seconds) + 5,
         backlog=BACKLOG,
     )
-    return uvicorn.Server(config)
+    return DrainingServer(config)
 
 
 def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
     sock = listen(settings)
+    run(settings, sock, lambda: ready(address(sock)))
+
+
+def run(settings: Settings, sock: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve on a socket, in this process."""
     app = create_app(settings)
     server, engine = make_server(settings, app), app.state.service.engine
 
@@ -129,7 +157,7 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
         server.should_exit = True
 
     engine.on_failure = fail
-    engine.on_ready = lambda: ready(address(sock))
+    engine.on_ready = ready
     server.run(sockets=[sock])
     if engine.failure is not None:
         raise engine.failure

@@ -1,0 +1,138 @@
+"""Several processes behind one port: each has its own model, all accept from one socket.
+
+Nobody but the kernel stands between them: a connection waits in the socket's queue until one that
+is alive takes it. One that dies is replaced; its own requests are lost with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any
+
+from gryphone.errors import GryphoneError
+from gryphone.interrupt import SIGNALS, ctrl_c_held_back
+from gryphone.server.problems import log
+from gryphone.server.run import address, listen, run
+from gryphone.server.settings import Settings
+
+LOOK_SECONDS = 0.2  # between looks at signals
+AGAIN_SECONDS = 1.0  # before a place is filled again: what dies at once shall not keep a core busy
+
+
+class Worker:
+    """One place among the workers, and the process that has it now."""
+
+    def __init__(self, settings: Settings, number: int, sock: socket.socket) -> None:
+        self.settings, self.number, self.sock = settings, number, sock
+        self.ready = False
+        self.start()
+
+    def start(self) -> None:
+        """Fill the place."""
+        context = multiprocessing.get_context("spawn")  # a fork would copy what threads hold
+        self.pipe, theirs = context.Pipe(duplex=False)
+        args = (self.settings, self.number, self.sock, theirs)
+        self.process = context.Process(target=work, args=args, name=f"worker-{self.number}")
+        with ctrl_c_held_back():  # the parent alone is told, and tells them
+            self.process.start()
+        theirs.close()
+        self.again = 0.0
+
+    def look(self) -> str | None:
+        """See whether it is ready, or why it could not load; one that died gets a successor."""
+        failure: str | None = None
+        with suppress(EOFError):
+            if self.pipe.poll():
+                failure = self.pipe.recv()
+                self.ready = self.ready or failure is None
+        if not self.process.is_alive():
+            now = time.monotonic()
+            if not self.again:
+                self.again = now + AGAIN_SECONDS
+                log.error(
+                    "worker %d (process %s) ended with %s; another takes its place",
+                    *(self.number, self.process.pid, self.process.exitcode),
+                )
+            elif now >= self.again:
+                self.pipe.close()
+                self.start()
+        return failure
+
+
+def serve_many(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
+    """Serve with `settings.workers` processes until a signal comes; `ready` as in `serve`."""
+    sock = listen(settings)
+    signals: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    workers = [Worker(settings, number, sock) for number in range(settings.workers)]
+    failure, waiting = None, True
+    while not signals and failure is None:
+        wait([w.process.sentinel for w in workers if not w.again], LOOK_SECONDS)
+        said = [worker.look() for worker in workers]
+        if not any(worker.ready for worker in workers):
+            failure = next(filter(None, said), None)
+        if waiting and all(worker.ready for worker in workers):
+            waiting = False
+            ready(address(sock))
+    sock.close()
+    _end(workers, signals)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if failure is not None:
+        raise GryphoneError(failure)
+    signal.raise_signal(signals[0])  # as uvicorn does: whoever sent it expects this end
+
+
+def _end(workers: list[Worker], signals: list[int]) -> None:
+    """Have all finish what they have; another signal ends their draining too."""
+    told = 0
+    while any(worker.process.is_alive() for worker in workers):
+        if told < max(1, len(signals)):
+            told += 1
+            for worker in workers:
+                worker.process.terminate()
+        time.sleep(LOOK_SECONDS / 4)
+
+
+def work(settings: Settings, number: int, sock: socket.socket, pipe: Connection[Any, Any]) -> None:
+    """What a process does: serve, and tell the parent that it can, or why it cannot."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    try:
+        own = replace(settings, worker=number, device=_device_of(settings.device, number))
+        run(own, sock, lambda: pipe.send(None))
+    except GryphoneError as error:
+        pipe.send(str(error))
+
+
+def _leave_with_parent() -> None:
+    """Without it nobody would stop this process, and its port would stay taken."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _device_of(device: str, number: int) -> str:
+    """The GPU of a worker: they are shared out in turn."""
+    if device != "cuda":
+        return device
+    from gryphone.errors import need
+
+    need("torch", "torch")
+    import torch
+
+    return f"cuda:{number % max(1, torch.cuda.device_count())}"
