@@ -55,7 +55,17 @@ class Replica:
 
     def start(self) -> None:
         options = ["--port", str(PORTS[self.name]), "--weights", str(self.weights), "--no-open"]
-        call = [sys.executable, "-m", "gryphone", "serve", *options, "--drain", "2", "--threads", "1"]
+        call = [
+            sys.executable,
+            "-m",
+            "gryphone",
+            "serve",
+            *options,
+            "--drain",
+            "2",
+            "--threads",
+            "1",
+        ]
         self.process = subprocess.Popen(call, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self.process.stderr.readline()  # it is ready

@@ -224,7 +224,10 @@ class Training:
         for shard in shards:
             generator = seeded(config.seed, self.step, shard, accelerator.device)
             with aside(accelerator.device):
-                batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
+                finishing = progress >= 1 - config.finish
+                batch = self.mixture.sample(
+                    generator, finishing=finishing, step=self.step, shard=shard
+                )
             batch = handed_on(batch)
             loss, self.parts = self.objective(self.model, config, batch, self.sizes, generator)
             accelerator.backward(loss / len(shards))
