@@ -29,7 +29,7 @@ FRONT = 8730
 
 
 def workers(total: int, clients: int) -> None:
-    """Answers a second of one worker and of two, twice in turn, since others use the machine too."""
+    """Answers a second of one worker and of two, twice in turn: others use the machine too."""
     print("| workers | clients | refused | inks/s | by worker |\n| --- | --- | --- | --- | --- |")
     for count in (1, 2, 1, 2):
         options = ["--workers", str(count), "--threads", "1"]

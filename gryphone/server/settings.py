@@ -98,7 +98,7 @@ class Settings:
 
     @property
     def cores(self) -> int:
-        """Threads that compute: `threads`, or this worker's share of the cores; 0 is all of them."""
+        """Threads that compute: `threads`, or this worker's share of the cores; 0 is all."""
         if self.threads is None and self.workers > 1:
             return max(1, (os.cpu_count() or 1) // self.workers)
         return self.threads or 0
