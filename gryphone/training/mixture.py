@@ -94,6 +94,14 @@ class Mixture:
             tuple(sources), batch_shares(weights, batch), batch_shares(last, batch), spelling
         )
 
+    @property
+    def inks(self) -> int:
+        """How many real ones there are."""
+        stored = [s.store for s in self.sources if isinstance(s, StoreSource)]
+        return sum(
+            map(len, [*stored, *(s.stream for s in self.sources if isinstance(s, StreamSource))])
+        )
+
     def sample(
         self, generator: torch.Generator, *, finishing: bool = False, step: int = 0, shard: int = 0
     ) -> TrainingBatch:

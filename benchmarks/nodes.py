@@ -1,0 +1,91 @@
+"""Training on two "nodes" of this machine: two working directories, one rendezvous, gloo.
+
+A run of one process, and the same run by `torchrun` on two nodes with a process each. Once the
+second has saved a state, one of its processes is killed (-9): torchrun starts both again, and they go
+on from that state. The losses of all steps must be those of the one process. A minute or two.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+from stream import distorted
+
+from gryphone.data.packing import write_packed
+
+STEPS = 40
+PORT = "29577"
+
+
+def settings(folder: Path) -> Path:
+    """A run of the smallest network, on a streamed store."""
+    write_packed(distorted(2048), folder / "inks.parquet")
+    path = folder / "nodes.yaml"
+    run = {
+        "model": {"preset": "tiny"},
+        "sources": [{"path": str(folder / "inks.parquet"), "stream": 4096}],
+        **{"out": str(folder / "runs"), "batch": 8, "shards": 2, "steps": STEPS, "precision": "no"},
+        **{"log_every": 1, "save_minutes": 0.02, "warmup_steps": 10},
+    }
+    path.write_text(yaml.safe_dump(run))
+    return path
+
+
+def node(number: int, folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+    """torchrun on one node, in a directory of its own."""
+    here = folder / f"node-{number}"
+    here.mkdir()
+    call = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+    call += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{PORT}"]
+    call += ["--rdzv-id", "nodes", "--max-restarts", "3", "-m", *command]
+    with (here / "output").open("w") as output:
+        return subprocess.Popen(call, cwd=here, stdout=output, stderr=subprocess.STDOUT)
+
+
+def losses(folder: Path, name: str) -> dict[int, float]:
+    """By step."""
+    with (folder / "runs" / name / "log.csv").open() as file:
+        return {int(row["step"]): float(row["loss"]) for row in csv.DictReader(file)}
+
+
+def main() -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = settings(folder)
+        command = ["gryphone", "train", str(config)]
+        alone = [sys.executable, "-m", *command, "--set", "name=one"]
+        subprocess.run(alone, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        nodes = [node(n, folder, [*command, "--set", "name=two"]) for n in range(2)]
+        run = folder / "runs/two"
+        while not list(run.glob("state-*")) and all(n.poll() is None for n in nodes):
+            time.sleep(0.1)
+        time.sleep(1)  # some steps that are not saved
+        children = Path(f"/proc/{nodes[1].pid}/task/{nodes[1].pid}/children").read_text().split()
+        workers = [c for c in children if "gryphone" in Path(f"/proc/{c}/cmdline").read_text()]
+        state = max(run.glob("state-*")).name
+        print(
+            f"killing process {workers[0]} of node 1; {state}, {len(losses(folder, 'two'))} logged"
+        )
+        os.kill(int(workers[0]), signal.SIGKILL)
+        print("torchrun ended with", [n.wait() for n in nodes])
+        text = "".join((folder / f"node-{n}" / "output").read_text() for n in range(2))
+        for line in text.splitlines():
+            if "resuming" in line or "processes on" in line:
+                print(line)
+        one, two = losses(folder, "one"), losses(folder, "two")
+        apart = max(abs(one[step] - two[step]) / one[step] for step in one)
+        print(f"{len(two)} of {len(one)} steps; losses differ by {apart:.1e} of themselves at most")
+        print(f"loss of the first and the last: {one[1]} {one[STEPS]}, {two[1]} {two[STEPS]}")
+
+
+if __name__ == "__main__":
+    main()
