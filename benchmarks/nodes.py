@@ -1,8 +1,8 @@
 """Training on two "nodes" of this machine: two working directories, one rendezvous, gloo.
 
 A run of one process, and the same run by `torchrun` on two nodes with a process each. Once the
-second has saved a state, one of its processes is killed (-9): torchrun starts both again, and they go
-on from that state. The losses of all steps must be those of the one process. A minute or two.
+second has saved a state, one of its processes is killed (-9): torchrun starts both again, and they
+go on from that state. The losses of all steps must be those of the one process. A minute or two.
 """
 
 from __future__ import annotations
@@ -32,8 +32,14 @@ def settings(folder: Path) -> Path:
     run = {
         "model": {"preset": "tiny"},
         "sources": [{"path": str(folder / "inks.parquet"), "stream": 4096}],
-        **{"out": str(folder / "runs"), "batch": 8, "shards": 2, "steps": STEPS, "precision": "no"},
-        **{"log_every": 1, "save_minutes": 0.02, "warmup_steps": 10},
+        "out": str(folder / "runs"),
+        "batch": 8,
+        "shards": 2,
+        "steps": STEPS,
+        "precision": "no",
+        "log_every": 1,
+        "save_minutes": 0.02,
+        "warmup_steps": 10,
     }
     path.write_text(yaml.safe_dump(run))
     return path

@@ -1,5 +1,6 @@
 """Stores that are not all in memory: every ink once an epoch, in an order that is known."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,8 @@ def test_a_shard_reads_its_own_groups_and_goes_on_anywhere(parts: Path) -> None:
 
 
 def config(source: SourceConfig, **settings: object) -> TrainConfig:
-    return TrainConfig("x", (source,), model=PRESETS["tiny"], batch=8, **settings)  # type: ignore[arg-type]
+    base = TrainConfig("x", (source,), model=PRESETS["tiny"], batch=8)
+    return replace(base, **settings)  # type: ignore[arg-type]
 
 
 def test_settings_of_a_streamed_source(parts: Path) -> None:
@@ -125,8 +127,7 @@ def test_what_cannot_be_streamed_is_said_at_the_start(parts: Path, tmp_path: Pat
     assert "was packed before stores could be streamed" in refused(
         SourceConfig(str(tmp_path / "old.parquet"), stream=8)
     )
-    short = {"model": PRESETS["tiny"].__class__(**{**PRESETS["tiny"].__dict__, "length": 4})}
-    long = refused(SourceConfig(str(parts), stream=16), **short)
+    long = refused(SourceConfig(str(parts), stream=16), model=replace(PRESETS["tiny"], length=4))
     assert "a label has" in long and "the model's canvas holds 3" in long
     with pytest.raises(ConfigError, match="stream 8; it must be 0"):
         SourceConfig("a", kind="synth", glyphs="b", stream=8)

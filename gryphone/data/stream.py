@@ -1,9 +1,10 @@
 """Packed stores that are larger than memory: read by row groups, in an order that is known.
 
 The row groups of all files, in another order each epoch, are dealt out to the shards in turn. A
-shard holds a window of as many groups as fit, and shuffles their inks together; the next window is
-read meanwhile (at the end of an epoch a window may hold groups of two). What a shard gets at some place of its stream thus follows from the seed alone: it
-is the same for one process or many, and after a restart, and no process reads another one's groups.
+shard holds a window of as many groups as fit (at the end of an epoch they may be of two), and
+shuffles their inks together; the next window is read meanwhile. What a shard gets at some place of
+its stream thus follows from the seed alone: it is the same for one process or many, and after a
+restart, and no process reads another one's groups.
 """
 
 from __future__ import annotations
