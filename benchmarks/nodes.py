@@ -64,6 +64,8 @@ def losses(folder: Path, name: str) -> dict[int, float]:
 
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    # Else processes that are started again read addresses of dead ones (PyTorch's issue 135712).
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = settings(folder)
