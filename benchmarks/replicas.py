@@ -1,7 +1,7 @@
 """Servers more than once, on the loopback interface; ends in a minute or two.
 
-Throughput of one process and of two on one port, each process with one core (the same questions,
-the same clients); then two replicas behind Debian's nginx (apt install nginx-light) with
+Throughput of one process with a thread and with two, and of two processes on one port with a thread
+each; then two replicas behind Debian's nginx (apt install nginx-light) with
 deploy/nginx.conf: under load one is killed and started again, the other is told to stop and started
 again. Whatever the balancer can send to the other one must be answered.
 """
@@ -9,6 +9,7 @@ again. Whatever the balancer can send to the other one must be answered.
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import subprocess
 import sys
@@ -30,20 +31,22 @@ FRONT = 8730
 
 def workers(total: int, clients: int) -> None:
     """Answers a second of one worker and of two, twice in turn: others use the machine too."""
-    print("| workers | clients | refused | inks/s | by worker |\n| --- | --- | --- | --- | --- |")
-    for count in (1, 2, 1, 2):
-        options = ["--workers", str(count), "--threads", "1"]
-        with server(*options) as (url, _):
-            hammer(url, clients, 2 * clients, requests(steps=10))
-            times, seconds = hammer(url, clients, total, requests(steps=10), pause=True)
+    print("| workers | threads of each | refused | inks/s | inks by worker |")
+    print("| --- | --- | --- | --- | --- |")
+    bodies = requests(steps=5)
+    for count, threads in 2 * ((1, 1), (1, 2), (2, 1)):
+        with server("--workers", str(count), "--threads", str(threads)) as (url, _):
+            hammer(url, clients, 2 * clients, bodies)
+            times, seconds = hammer(url, clients, total, bodies, pause=True)
             shares: dict[str, str] = {}
-            while count > 1 and len(shares) < count:
-                for line in Client(url).ask("/metrics")[1].decode().splitlines():
-                    if line.startswith("gryphone_inks_total"):
-                        shares[line[:50]] = line.split()[-1]
+            while len(shares) < count:
+                text = Client(url).ask("/metrics")[1].decode()
+                shares |= re.findall(
+                    r'^gryphone_inks_total{(.*)outcome="answered"} (.*)$', text, re.M
+                )
         rate, refused = len(times[200]) / seconds, len(times.get(503, ()))
-        shared = " + ".join(shares.values()) or "–"
-        print(f"| {count} | {clients} | {refused} | {rate:.2f} | {shared} |", flush=True)
+        shared = " + ".join(shares.values())
+        print(f"| {count} | {threads} | {refused} | {rate:.2f} | {shared} |", flush=True)
 
 
 class Replica:
@@ -154,7 +157,7 @@ def faults(clients: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=64, help="of each measurement")
+    parser.add_argument("--requests", type=int, default=48, help="of each measurement")
     parser.add_argument("--part", choices=("workers", "faults"), help="one of the two alone")
     options = parser.parse_args()
     if options.part != "faults":
