@@ -1,8 +1,9 @@
 """Training on two "nodes" of this machine: two working directories, one rendezvous, gloo.
 
 A run of one process, and the same run by `torchrun` on two nodes with a process each. Once the
-second has saved a state, a process of it is killed (-9), and torchrun starts both again; later a whole
-node is killed, and its command given again. Both times they go on from the last state. The losses of all steps must be those of the one process. A minute or two.
+second has saved a state, a process of it is killed (-9), and torchrun starts both again; later a
+whole node is killed, and its command given again. Both times they go on from the last state. The
+losses of all steps must be those of the one process. A minute or two.
 """
 
 from __future__ import annotations
