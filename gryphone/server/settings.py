@@ -13,7 +13,7 @@ from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _HOST = re.compile(r"[A-Za-z0-9._\-]+")
-UNSIGNED = ("port", "linger", "drain", "worker")  # which may be 0
+MAY_BE_ZERO = ("port", "linger", "drain", "worker")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -67,7 +67,7 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            positive = isinstance(value, (int, float)) and field.name not in UNSIGNED
+            positive = isinstance(value, (int, float)) and field.name not in MAY_BE_ZERO
             if positive and not value > 0:
                 raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-from gryphone.errors import GryphoneError
+from gryphone.errors import GryphoneError, need
 from gryphone.interrupt import SIGNALS, ctrl_c_held_back
 from gryphone.server.problems import log
 from gryphone.server.run import address, listen, run
@@ -46,27 +46,30 @@ class Worker:
         with ctrl_c_held_back():  # the parent alone is told, and tells them
             self.process.start()
         theirs.close()
+        self.failure: str | None = None
         self.again = 0.0
 
-    def look(self) -> str | None:
-        """See whether it is ready, or why it could not load; one that died gets a successor."""
-        failure: str | None = None
+    def hear(self) -> None:
+        """Take in that it is ready, or why it cannot load."""
         with suppress(EOFError):
             if self.pipe.poll():
-                failure = self.pipe.recv()
-                self.ready = self.ready or failure is None
-        if not self.process.is_alive():
-            now = time.monotonic()
-            if not self.again:
-                self.again = now + AGAIN_SECONDS
-                log.error(
-                    "worker %d (process %s) ended with %s; another takes its place",
-                    *(self.number, self.process.pid, self.process.exitcode),
-                )
-            elif now >= self.again:
-                self.pipe.close()
-                self.start()
-        return failure
+                self.failure = self.pipe.recv()
+                self.ready = self.ready or self.failure is None
+
+    def refill(self) -> None:
+        """Find a successor for one that died."""
+        if self.process.is_alive():
+            return
+        now = time.monotonic()
+        if not self.again:
+            self.again = now + AGAIN_SECONDS
+            log.error(
+                "worker %d (process %s) ended with %s; another takes its place",
+                *(self.number, self.process.pid, self.failure or self.process.exitcode),
+            )
+        elif now >= self.again:
+            self.pipe.close()
+            self.start()
 
 
 def serve_many(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
@@ -79,21 +82,25 @@ def serve_many(settings: Settings, ready: Callable[[str], None] = lambda url: No
 
     before = {number: signal.signal(number, note) for number in SIGNALS}
     workers = [Worker(settings, number, sock) for number in range(settings.workers)]
-    failure, waiting = None, True
-    while not signals and failure is None:
-        wait([w.process.sentinel for w in workers if not w.again], LOOK_SECONDS)
-        said = [worker.look() for worker in workers]
-        if not any(worker.ready for worker in workers):
-            failure = next(filter(None, said), None)
-        if waiting and all(worker.ready for worker in workers):
-            waiting = False
-            ready(address(sock))
-    sock.close()
-    _end(workers, signals)
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    if failure is not None:
-        raise GryphoneError(failure)
+    try:
+        waiting = True
+        while not signals:
+            wait([w.process.sentinel for w in workers if not w.again], LOOK_SECONDS)
+            for worker in workers:
+                worker.hear()
+            failures = [w.failure for w in workers if w.failure is not None]
+            if failures and not any(worker.ready for worker in workers):
+                raise GryphoneError(failures[0])
+            for worker in workers:
+                worker.refill()
+            if waiting and all(worker.ready for worker in workers):
+                waiting = False
+                ready(address(sock))
+    finally:
+        sock.close()
+        _end(workers, signals)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     signal.raise_signal(signals[0])  # as uvicorn does: whoever sent it expects this end
 
 
@@ -130,8 +137,6 @@ def _device_of(device: str, number: int) -> str:
     """The GPU of a worker: they are shared out in turn."""
     if device != "cuda":
         return device
-    from gryphone.errors import need
-
     need("torch", "torch")
     import torch
 
