@@ -113,6 +113,7 @@ def test_workers_outlive_one_of_them_and_drain_together(weights: Path) -> None:
         first = workers_of(process)
         assert len(first) == 2
         os.kill(min(first), signal.SIGKILL)
+        wait_until(lambda: min(first) not in workers_of(process), 60)
         body = strokes(power())
         for _ in range(4):  # none waits for the dead one, nor is refused by one that still loads
             assert httpx.post(f"{url}/v1/recognize", json=body).status_code == 200

@@ -25,15 +25,20 @@ from gryphone.server.settings import Settings
 BACKLOG = 256
 
 
-def listen(settings: Settings) -> socket.socket:
-    """The bound socket, or one line that says why there is none."""
+def listen(settings: Settings, shared: bool = False) -> socket.socket:
+    """The bound socket, or one line that says why there is none. It listens, unless it is `shared`:
+    then others may be bound to the same port, and the system deals connections out to those that
+    listen already."""
     where = f"{settings.host}:{settings.port}"
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((settings.host, settings.port))
-        sock.listen(BACKLOG)
+        if not shared:
+            sock.listen(BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"{where} is in use; choose another --port, or 0") from error
@@ -109,6 +114,13 @@ class DrainingServer(uvicorn.Server):
     shares requests out asks now and then, and must not find it closed before he has asked."""
 
     hurry = False
+    on_started: Callable[[], None] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell when the port is open."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self.on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A second signal ends the draining."""
@@ -125,7 +137,7 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+def make_server(settings: Settings, app: FastAPI) -> DrainingServer:
     """A server that still has to be run."""
     config = uvicorn.Config(
         app,
@@ -157,7 +169,10 @@ def run(settings: Settings, sock: socket.socket, ready: Callable[[], None]) -> N
         server.should_exit = True
 
     engine.on_failure = fail
-    engine.on_ready = ready
+    if settings.workers == 1:
+        engine.on_ready = ready
+    else:  # which open their port when the model is there
+        server.on_started = ready
     server.run(sockets=[sock])
     if engine.failure is not None:
         raise engine.failure

@@ -1,7 +1,8 @@
-"""Several processes behind one port: each has its own model, all accept from one socket.
+"""Several processes behind one port: each has its own model, and a socket of its own on the port.
 
-Nobody but the kernel stands between them: a connection waits in the socket's queue until one that
-is alive takes it. One that dies is replaced; its own requests are lost with it.
+The system deals connections out to the sockets, evenly by chance (from one socket that all accept
+from, the first to wake up would take all that wait). One that dies is replaced; its own requests
+are lost with it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-from gryphone.errors import GryphoneError, need
+from gryphone.errors import ConfigError, GryphoneError, need
 from gryphone.interrupt import SIGNALS, ctrl_c_held_back
 from gryphone.server.problems import log
 from gryphone.server.run import address, listen, run
@@ -32,8 +33,8 @@ AGAIN_SECONDS = 1.0  # before a place is filled again: what dies at once shall n
 class Worker:
     """One place among the workers, and the process that has it now."""
 
-    def __init__(self, settings: Settings, number: int, sock: socket.socket) -> None:
-        self.settings, self.number, self.sock = settings, number, sock
+    def __init__(self, settings: Settings, number: int) -> None:
+        self.settings, self.number = settings, number
         self.ready = False
         self.start()
 
@@ -41,7 +42,7 @@ class Worker:
         """Fill the place."""
         context = multiprocessing.get_context("spawn")  # a fork would copy what threads hold
         self.pipe, theirs = context.Pipe(duplex=False)
-        args = (self.settings, self.number, self.sock, theirs)
+        args = (self.settings, self.number, theirs)
         self.process = context.Process(target=work, args=args, name=f"worker-{self.number}")
         with ctrl_c_held_back():  # the parent alone is told, and tells them
             self.process.start()
@@ -74,14 +75,21 @@ class Worker:
 
 def serve_many(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve with `settings.workers` processes until a signal comes; `ready` as in `serve`."""
-    sock = listen(settings)
+    if sys.platform != "linux":
+        raise ConfigError(f"several workers share a port on Linux, not on {sys.platform}; use 1")
+    listen(settings).close()  # another server's workers would share theirs
+    with listen(settings, shared=True) as sock:  # so that the port stays ours
+        _supervise(replace(settings, port=sock.getsockname()[1]), lambda: ready(address(sock)))
+
+
+def _supervise(settings: Settings, ready: Callable[[], None]) -> None:
     signals: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         signals.append(number)
 
     before = {number: signal.signal(number, note) for number in SIGNALS}
-    workers = [Worker(settings, number, sock) for number in range(settings.workers)]
+    workers = [Worker(settings, number) for number in range(settings.workers)]
     try:
         waiting = True
         while not signals:
@@ -95,9 +103,8 @@ def serve_many(settings: Settings, ready: Callable[[str], None] = lambda url: No
                 worker.refill()
             if waiting and all(worker.ready for worker in workers):
                 waiting = False
-                ready(address(sock))
+                ready()
     finally:
-        sock.close()
         _end(workers, signals)
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -115,12 +122,12 @@ def _end(workers: list[Worker], signals: list[int]) -> None:
         time.sleep(LOOK_SECONDS / 4)
 
 
-def work(settings: Settings, number: int, sock: socket.socket, pipe: Connection[Any, Any]) -> None:
+def work(settings: Settings, number: int, pipe: Connection[Any, Any]) -> None:
     """What a process does: serve, and tell the parent that it can, or why it cannot."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     try:
         own = replace(settings, worker=number, device=_device_of(settings.device, number))
-        run(own, sock, lambda: pipe.send(None))
+        run(own, listen(own, shared=True), lambda: pipe.send(None))
     except GryphoneError as error:
         pipe.send(str(error))
 
