@@ -97,10 +97,8 @@ class Mixture:
     @property
     def inks(self) -> int:
         """How many real ones there are."""
-        stored = [s.store for s in self.sources if isinstance(s, StoreSource)]
-        return sum(
-            map(len, [*stored, *(s.stream for s in self.sources if isinstance(s, StreamSource))])
-        )
+        held = sum(len(s.store) for s in self.sources if isinstance(s, StoreSource))
+        return held + sum(len(s.stream) for s in self.sources if isinstance(s, StreamSource))
 
     def sample(
         self, generator: torch.Generator, *, finishing: bool = False, step: int = 0, shard: int = 0
