@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 CORE := .venv-core
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
+.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load scale setup browser fonts tables
 
 setup: $(READY)
 
@@ -67,6 +67,13 @@ bench-train: $(READY)
 # Load test of the server on the loopback interface, about five minutes.
 load: $(READY)
 	$(BIN)/python benchmarks/load.py
+
+# What docs/scale.md tells of: workers and replicas (needs nginx), two nodes, a store that is streamed
+# (2 GB of disk, 12 GB of memory for the path that holds it all).
+scale: $(READY)
+	$(BIN)/python benchmarks/replicas.py
+	$(BIN)/python benchmarks/nodes.py
+	$(BIN)/python benchmarks/stream.py /tmp/gryphone-stream
 
 # Handwriting fonts under open licences (Google Fonts, by npm): further hands for the synthesiser,
 # and some to validate with.

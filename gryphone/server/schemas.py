@@ -395,7 +395,7 @@ class ModelAnswer(BaseModel):
 class Health(BaseModel):
     """Alive, or ready."""
 
-    status: Literal["ok", "loading"]
+    status: Literal["ok", "loading", "draining"]
 
 
 def parse_request(body: bytes) -> InkRequest:

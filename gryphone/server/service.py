@@ -52,7 +52,8 @@ class Service:
 
     def __init__(self, settings: Settings, recognizer: Recognizer | None = None) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.draining = False  # told to stop
+        self.metrics = Metrics(settings.worker)
         self.admission = Admission(settings)
         self.engine = Engine(settings, self.metrics, recognizer, lambda: self.admission.reading)
         # Uploads are read in processes, which can be killed; strokes are soon read.
