@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import shutil
+import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -53,8 +56,34 @@ MANIFEST = {
 }
 
 
+def freeze(engine: Path) -> None:
+    """Have Node.js put Python's memory after an answer into a file; without it a page starts later.
+
+    The snapshot takes the place of numpy's wheel, whose libraries it holds.
+    """
+    node = shutil.which("node")
+    if node is None:
+        return
+    (wheel,) = (engine / "pyodide").glob("numpy-*.whl")
+    with tempfile.TemporaryDirectory() as tree:
+        for archive, place in ((wheel, Path(tree)), (engine / "python.zip", Path(tree) / "modules")):
+            with zipfile.ZipFile(archive) as files:
+                files.extractall(place)
+        command = [node, str(Path(__file__).with_name("snapshot.mjs")), str(engine), tree]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DataError(
+            f"{node} could not make a snapshot of the engine: {done.stderr.strip()[-500:]}; "
+            "a newer Node.js (20 or later), or none on the PATH, will do"
+        )
+    wheel.unlink()
+
+
 def write_page(
-    out: Path, weights: Path, fetch_parts: Callable[[Path], None] = write_parts
+    out: Path,
+    weights: Path,
+    fetch_parts: Callable[[Path], None] = write_parts,
+    freeze: Callable[[Path], None] = freeze,
 ) -> dict[str, int]:
     """Write the folder; the bytes of each of its files."""
     if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / MARK).is_file())):
@@ -63,7 +92,7 @@ def write_page(
         fresh = out.with_name(f".{out.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
         try:
-            _write(fresh, weights, fetch_parts)
+            _write(fresh, weights, fetch_parts, freeze)
             shutil.rmtree(out, ignore_errors=True)
             fresh.rename(out)
         finally:
@@ -71,7 +100,12 @@ def write_page(
     return sizes_of(out)
 
 
-def _write(out: Path, weights: Path, fetch_parts: Callable[[Path], None]) -> None:
+def _write(
+    out: Path,
+    weights: Path,
+    fetch_parts: Callable[[Path], None],
+    freeze: Callable[[Path], None],
+) -> None:
     engine = out / "engine"
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(STATIC, out / "static", ignore=unwanted)
@@ -80,6 +114,10 @@ def _write(out: Path, weights: Path, fetch_parts: Callable[[Path], None]) -> Non
     write_model(engine / "model", weights)
     write_python(engine / "python.zip")
     write_licences(engine / "LICENCES.txt")
+    freeze(engine)
+    for file in engine.rglob("*.wasm"):  # the service worker unpacks it, or the engine
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+        file.unlink()
     files = sizes_of(engine)
     (engine / "files.json").write_text(json.dumps(files))
     page = (out / "static" / "index.html").read_text()
