@@ -132,6 +132,7 @@ def for_browser(page: str) -> str:
     """The page of the server, told that its engine is in the browser."""
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '  <script src="engine/isolate.js"></script>\n'
         '  <link rel="manifest" href="manifest.webmanifest">\n  <title>'
     )
     page = page.replace('<html lang="en">', '<html lang="en" data-engine="local">', 1)
