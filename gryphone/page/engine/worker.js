@@ -100,7 +100,7 @@ started.then(
     setTimeout(() => {
       if (!asked) local.recognize(PLUS, "plus", "{}", () => false);
       unpack();
-    }, 100);
+    }, 500);
   },
   (error) => postMessage({ broken: error.message }),
 );
