@@ -20,7 +20,6 @@ from gryphone.page import parts
 from gryphone.page.folder import for_browser, write_model, write_page
 from gryphone.page.local import Local
 
-
 INK = [[[0, 0], [10, 10]], [[10, 0], [0, 10]], [[20, 5], [30, 5]], [[40, 0], [50, 10]]]
 
 

@@ -66,9 +66,9 @@ def freeze(engine: Path) -> None:
         return
     (wheel,) = (engine / "pyodide").glob("numpy-*.whl")
     with tempfile.TemporaryDirectory() as tree:
-        for archive, place in ((wheel, Path(tree)), (engine / "python.zip", Path(tree) / "modules")):
+        for archive, place in ((wheel, ""), (engine / "python.zip", "modules")):
             with zipfile.ZipFile(archive) as files:
-                files.extractall(place)
+                files.extractall(Path(tree) / place)
         command = [node, str(Path(__file__).with_name("snapshot.mjs")), str(engine), tree]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
