@@ -38,7 +38,8 @@ def needed(name: str, extra: str, found: dict[str, float]) -> dict[str, float]:
     about = importlib.metadata.distribution(name)
     files = [Path(str(file.locate())) for file in about.files or ()]
     if name == "gryphone":  # which may be a path, and then has no list
-        files = [file for file in Path(gryphone.__file__).parent.rglob("*") if file.suffix != ".pyc"]
+        here = Path(gryphone.__file__).parent.rglob("*")
+        files = [file for file in here if file.suffix != ".pyc"]
     found[name] = sum(file.stat().st_size for file in files if file.is_file()) / 1e6
     for line in about.requires or ():
         package, condition = re.match(r"[\w.-]+", line), line.partition(";")[2]
