@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,8 @@ ENGINE = Path(__file__).parent / "engine"
 # The rooms and modules that a prediction in the browser passes.
 OURS = ("latex", "photo", "reading", "recognition", "rivals", "page")
 OTHERS = ("latex2mathml", "defusedxml")  # of the installation that writes the folder
+NEVER = re.compile("/tests/|/f2py/|/testing/|/typing/")  # modules of numpy
+SNAPSHOT = "engine/pyodide/snapshot.bin.gz"
 MARK = "sw.js"  # whose presence says that a folder is an earlier page
 # No request leaves the page: the browser sees to it, whatever the scripts do.
 POLICY = "; ".join(
@@ -59,7 +62,8 @@ MANIFEST = {
 def freeze(engine: Path) -> None:
     """Have Node.js put Python's memory after an answer into a file; without it a page starts later.
 
-    The snapshot takes the place of numpy's wheel, whose libraries it holds.
+    The snapshot holds numpy's libraries; of its wheel remain the modules, of which some may be
+    wanted later.
     """
     node = shutil.which("node")
     if node is None:
@@ -76,6 +80,13 @@ def freeze(engine: Path) -> None:
             f"{node} could not make a snapshot of the engine: {done.stderr.strip()[-500:]}; "
             "a newer Node.js (20 or later), or none on the PATH, will do"
         )
+    with (
+        zipfile.ZipFile(wheel) as files,
+        zipfile.ZipFile(engine / "pyodide" / "numpy.zip", "w", zipfile.ZIP_DEFLATED) as rest,
+    ):
+        for name in files.namelist():
+            if name.endswith(".py") and not NEVER.search(name):
+                rest.writestr(files.getinfo(name), files.read(name), zipfile.ZIP_DEFLATED)
     wheel.unlink()
 
 

@@ -8,7 +8,6 @@ import { pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const [engine, tree] = process.argv.slice(2).map((path) => resolve(path));
-const PACKAGES = "/lib/python3.13/site-packages/";
 const UNUSED = /fft|lapack_lite/; // by no module of ours
 const PLUS = "[[[0, 5], [10, 5]], [[5, 0], [5, 10]]]";
 
@@ -17,14 +16,14 @@ globalThis.require = createRequire(import.meta.url);
 globalThis.__dirname = join(engine, "pyodide");
 globalThis.__filename = join(engine, "pyodide", "pyodide.asm.js");
 const url = (name) => pathToFileURL(join(engine, name)).href;
-const { addModules, MODULES, packed, withLibraries } = await import(url("python.js"));
+const { addModules, MODULES, packed, PACKAGES, withLibraries } = await import(url("python.js"));
 const { Ort } = await import(url("ort.js"));
 
 const names = readdirSync(join(tree, "numpy"), { recursive: true })
   .filter((name) => name.endsWith(".so") && !UNUSED.test(name))
   .sort();
 const libraries = names.map((name) => [
-  `${PACKAGES}numpy/${name}`,
+  `${PACKAGES}/numpy/${name}`,
   readFileSync(join(tree, "numpy", name)),
 ]);
 const compiled = libraries.map(([path, bytes]) => [path, new WebAssembly.Module(bytes)]);
@@ -34,7 +33,7 @@ const python = await withLibraries(compiled, {
   _makeSnapshot: true,
   _sysExecutable: "python",
 });
-python.mountNodeFS(`${PACKAGES}numpy`, join(tree, "numpy"));
+python.mountNodeFS(`${PACKAGES}/numpy`, join(tree, "numpy"));
 python.mountNodeFS(MODULES, join(tree, "modules"));
 addModules(python, ort);
 await ort.start(1);
@@ -46,8 +45,8 @@ for (const options of ["{}", '{"hint": "...", "n_best": 2}']) {
   const found = JSON.parse(local.recognize(PLUS, "plus", options, () => false));
   if (found.error) throw new Error(found.error.message);
 }
-// What else may be wanted, before Python has any files.
-python.runPython("import difflib, gryphone.photo.trace, gryphone.recognition.written");
+// What else an ink may want, before there are any files.
+python.runPython("import difflib, numpy.ma, gryphone.photo.trace, gryphone.recognition.written");
 local.destroy();
 Local.destroy();
 python.runPython("import gc; gc.collect()");

@@ -3,6 +3,7 @@
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 export const MODULES = "/modules";
+export const PACKAGES = "/lib/python3.13/site-packages";
 
 /** Start Python with libraries, [[path, WebAssembly.Module], ...], in place before anything runs:
  * so they have the same addresses every time, and a snapshot finds them where it left them. */

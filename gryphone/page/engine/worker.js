@@ -1,7 +1,7 @@
 // Where the engine computes: Python (Pyodide) with the recogniser's own modules, and ONNX Runtime.
 
 import { Ort } from "./ort.js";
-import { addModules, MODULES, thawed, withLibraries } from "./python.js";
+import { addModules, MODULES, PACKAGES, thawed, withLibraries } from "./python.js";
 
 const here = new URL(".", import.meta.url);
 const SNAPSHOT = "pyodide/snapshot.bin";
@@ -59,7 +59,9 @@ async function bytes(name) {
 
 async function start() {
   const sizes = JSON.parse(new TextDecoder().decode(await bytes("files.json")));
-  const needed = Object.entries(sizes).filter(([name]) => !/pillow|LICENCES|\.d\.ts$/.test(name));
+  const isFrozen = SNAPSHOT + PACKED in sizes;
+  const later = isFrozen ? /pillow|LICENCES|\.d\.ts$|\.zip$/ : /pillow|LICENCES|\.d\.ts$/;
+  const needed = Object.entries(sizes).filter(([name]) => !later.test(name));
   const done = countBytes(Object.fromEntries(needed));
   const threads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency || 1) : 1;
   const ort = new Ort();
@@ -70,36 +72,40 @@ async function start() {
     return ort.session(graph);
   };
   const options = { indexURL: new URL("pyodide/", here).href };
-  const isFrozen = SNAPSHOT + PACKED in sizes;
-  const [python, modules, about, encoder, decoder] = await Promise.all([
+  const [python, about, encoder, decoder] = await Promise.all([
     isFrozen
       ? thawed(bytes(SNAPSHOT), ort, options)
       : withLibraries([], { ...options, packages: ["numpy"] }),
-    bytes("python.zip"),
     bytes("model/model.json"),
     session("encoder"),
     session("decoder"),
   ]);
-  done();
-  const unpack = () => python.unpackArchive(modules, "zip", { extractDir: MODULES });
+  const unpack = async (name, extractDir) => {
+    python.unpackArchive(await bytes(name), "zip", { extractDir });
+  };
   if (!isFrozen) {
-    unpack();
+    await unpack("python.zip", MODULES);
     addModules(python, ort);
   }
+  done();
+  // A snapshot has imported what ink needs; the files of other modules come behind it, once.
+  let come = isFrozen ? null : Promise.resolve();
+  const files = () =>
+    (come ??= Promise.all([unpack("python.zip", MODULES), unpack("pyodide/numpy.zip", PACKAGES)]));
   const { Local } = python.pyimport("gryphone.page.local");
   const local = Local(new TextDecoder().decode(about), encoder, decoder);
-  return { python, local, about: { ...JSON.parse(local.about()), threads }, unpack };
+  return { python, local, about: { ...JSON.parse(local.about()), threads }, files };
 }
 
 const started = start();
 let asked = false;
 started.then(
-  ({ local, about, unpack }) => {
+  ({ local, about, files }) => {
     postMessage({ about });
     // While the first formula is being written: what is imported and compiled by being used.
     setTimeout(() => {
       if (!asked) local.recognize(PLUS, "plus", "{}", () => false);
-      unpack();
+      files().catch(console.error);
     }, 500);
   },
   (error) => postMessage({ broken: error.message }),
@@ -108,13 +114,14 @@ started.then(
 self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
   asked = true;
   try {
-    const { python, local } = await started;
+    const { python, local, files } = await started;
     const emit = (step) => {
       postMessage({ id, step: JSON.parse(step) });
       return stop !== null && Atomics.load(stop, 0) === id;
     };
     let source = JSON.stringify(strokes);
     if (file) {
+      await files();
       await python.loadPackage("pillow", { messageCallback: () => {} }); // if it is not there yet
       source = python.globals.get("bytes")(python.toPy(await file.arrayBuffer()));
     }
