@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gryphone.ink import Floats, Ink, Stroke, in_order, stroke_boxes, usual_size
+from gryphone.photo.binarize import roots
 from gryphone.reading.inputs import Input
 from gryphone.recognition.result import Box, Result
 
@@ -24,10 +25,17 @@ MORE, MUCH_MORE = 0.25, 0.5  # by how much another reading must be surer; upside
 SURE, VERY_SURE = 0.6, 0.85  # what one without some ink must reach as well; upside down
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL = 0.45  # of the whole width that this may have
-# Times its longer side, the length of a symbol's lines: those with more may be crossed out. A theta
-# is like a crossed-out zero, so that is never more than a hint.
-MUCH_LINE = 2.2
-MOST_CROSSED = 3
+# Lines through a symbol. Signs of a formula are like that, too (x, +, t, \neq, \theta), so the more
+# that speaks for crossing out, the less surer the reading without it must be: of usual strokes that
+# the line sticks out by at both ends, length of the other lines, by how much surer.
+STRUCK = ((0.3, 2.0, -0.1), (0.2, 1.6, 0.05), (0.1, 0.9, 0.3))
+WOBBLE, BREAK = 0.08, 0.12  # usual strokes: how far a hand's straight line strays, and is broken
+BOTH_SIDES = 0.19  # of the other lines that lie on either side, and
+ROUND = 0.1  # their breadth over length: those of + and x are straight, too
+SIGN = 0.85  # confidence in it alone from which a symbol with a line through it is a sign
+STEP = 0.05  # usual strokes between dots along a line
+LEGIBLE = 0.4  # what the reading without it must reach
+MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as a formula has
 # Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
@@ -38,7 +46,7 @@ JOINTS = {"=", "<", ">", "+", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\r
 
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out"
-OUT = "crossed out"
+OUT = "crossed-out writing was left out"
 HINTS = {
     APART: "a part that stands apart may be no formula; without it this is {}",
     OUT: "something may be crossed out; without it this is {}",
@@ -53,7 +61,8 @@ class Reading:
     strokes: tuple[int, ...]
     note: str
     strong: bool = True  # whether the ink itself speaks for it
-    apart: Input | None = None  # the rest, where that must not be a formula itself
+    apart: Input | None = None  # the rest, where what that says by itself matters
+    more: float = MORE  # by how much surer it must be
 
 
 def readings(given: Input, first: Result) -> list[Reading]:
@@ -69,9 +78,9 @@ def readings(given: Input, first: Result) -> list[Reading]:
     if first.confidence < DOUBT or NUMBER.match(plain_text(first)):
         for out, left in _beside(given.ink):
             found += _without(given, out, APART, left)
-    if first.confidence < DOUBT:
-        for out in _crossed(given.ink):
-            found += _without(given, out, OUT, strong=False)
+    for out, more in _struck(given.ink):
+        if more < MORE or first.confidence < DOUBT:
+            found += _without(given, out, OUT, more=more)
     return found
 
 
@@ -87,13 +96,15 @@ def surer(
     hints: list[tuple[Reading, Result]] = []
     for reading, result in others:
         word = None if reading.apart is None else next(words)
-        strong, least = reading.strong, first.confidence + MORE
+        strong, least = reading.strong, first.confidence + reading.more
         if reading.note == TURN.format(180):
             least = max(first.confidence + MUCH_MORE, VERY_SURE)
-        elif reading.note in HINTS:
+        elif word is not None and reading.note == OUT:
+            least = max(least, LEGIBLE)
+            strong = word.confidence < SIGN
+        elif word is not None and reading.apart is not None:
             least = max(least, SURE)
-            strong = strong and first.confidence < TURNED and not is_joined(result)
-        if word is not None and reading.apart is not None:
+            strong = strong and first.confidence < TURNED
             if is_joined(word) or is_joined(result):
                 continue
             number = NUMBER if reading.strong else AFTER  # on the left, or on the right
@@ -145,7 +156,9 @@ def _turned(given: Input, quarters: int) -> Input:
     return Input(ink, tuple(s @ turn for s in given.retraced))
 
 
-def _without(given: Input, out: np.ndarray, note: str, strong: bool) -> Iterator[Reading]:
+def _without(
+    given: Input, out: np.ndarray, note: str, strong: bool = True, more: float = MORE
+) -> Iterator[Reading]:
     """The same without some of its strokes (n,), and without what another tracing has there."""
     stay = np.flatnonzero(~out)
     if not len(stay) or not out.any():
@@ -160,8 +173,8 @@ def _without(given: Input, out: np.ndarray, note: str, strong: bool) -> Iterator
     retraced = tuple(s for s in given.retraced if not is_out(s))
     ink = replace(given.ink, strokes=kept, glyphs=(), notes=())
     rest = tuple(given.ink.strokes[i] for i in np.flatnonzero(out))
-    apart = Input(replace(ink, strokes=rest)) if note == APART else None
-    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart)
+    apart = Input(replace(ink, strokes=rest))
+    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart, more)
 
 
 def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
@@ -177,35 +190,70 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
         yield low[:, 0] > reached[wide[-1]], False
 
 
-def _crossed(ink: Ink) -> Iterator[np.ndarray]:
-    """The pieces of ink with most line in their room."""
+def _struck(ink: Ink) -> list[tuple[np.ndarray, float]]:
+    """Pieces of ink with a line through them, and by how much surer the rest must be; a few."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = usual_size(low, high)
     piece = pieces_of(ink.strokes, NEAR * usual)
-    length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in ink.strokes])
-    dense = []
-    for number in np.unique(piece):
+    numbers, found = np.unique(piece), []
+    for number in numbers if len(numbers) <= MOST_PIECES else ():
         own = piece == number
-        size = high[own].max(0) - low[own].min(0)
-        if size.max() > 0.5 * usual and size.min() > 0.25 * usual:
-            dense.append((float(length[own].sum() / size.max()), int(number)))
-    for most, number in sorted(dense, reverse=True)[:MOST_CROSSED]:
-        if most > MUCH_LINE:
-            yield piece == number
+        size = float((high[own].max(0) - low[own].min(0)).max()) / usual
+        dots = [_dense(ink.strokes[i], STEP * usual) for i in np.flatnonzero(own)]
+        out, length = _line_through(np.concatenate(dots) / usual, size)
+        more = next((m for least, long, m in STRUCK if out >= least and length >= long), None)
+        if more is not None:
+            found.append((out * length, own, more))
+    found.sort(key=lambda each: -each[0])
+    return [(own, more) for _, own, more in found[:MOST_STRUCK]]
+
+
+def _line_through(dots: Floats, size: float) -> tuple[float, float]:
+    """Of dots (n, 2) along some lines: by how much a straight one sticks out of all others at both
+    its ends, and how long these are; the best of some directions, zeros where there is none."""
+    turns = np.arange(24) * np.pi / 24
+    along = dots @ np.stack([np.cos(turns), np.sin(turns)])  # (n, 24)
+    best = (0.0, 0.0)
+    for i, j in {*zip(along.argmin(0).tolist(), along.argmax(0).tolist(), strict=True)}:
+        way = dots[j] - dots[i]
+        length = float(np.hypot(*way))
+        if length < max(0.5, 0.6 * size):
+            continue
+        x, y = (dots - dots[i]).T
+        at, off = (x * way[0] + y * way[1]) / length, (y * way[0] - x * way[1]) / length
+        rest = np.abs(off) > WOBBLE
+        others = dots[rest]
+        if len(others) < 0.4 / STEP or np.diff(np.sort(at[~rest])).max() > BREAK:
+            continue
+        side = float((off[rest] > 0).mean())
+        long, broad = np.linalg.svd(others - others.mean(0), compute_uv=False)
+        if min(side, 1 - side) >= BOTH_SIDES and broad > ROUND * long:
+            out = float(min(at[rest].min(), length - at[rest].max()))
+            best = max(best, (out, STEP * len(others)))
+    return best
 
 
 def pieces_of(strokes: Sequence[Stroke], near: float) -> np.ndarray:
-    """A number (n,) for each stroke, the same for those that touch."""
+    """A number (n,) for each stroke, the same for those that touch: come to within about `near`.
+
+    A grid tells, so that the work for many long lines does not grow with its square.
+    """
     dots = [_dense(stroke, near) for stroke in strokes]
-    piece = np.arange(len(strokes))
-    low, high = stroke_boxes([list(strokes)])[0]
-    for i in range(len(strokes)):
-        close = ((low[i + 1 :] <= high[i] + near) & (high[i + 1 :] >= low[i] - near)).all(1)
-        for j in np.flatnonzero(close) + i + 1:
-            gap = dots[i][:, None] - dots[j][None]
-            if piece[i] != piece[j] and (gap**2).sum(2).min() < near * near:
-                piece[piece == piece[j]] = piece[i]
-    return piece
+    owner = np.repeat(np.arange(len(dots)), [len(some) for some in dots])
+    cells = np.floor(np.concatenate(dots) / (0.75 * max(near, 1e-9))).astype(np.int64)
+    cells -= cells.min(0) - 1
+    wide = int(cells[:, 1].max()) + 2
+    cell = cells[:, 0] * wide + cells[:, 1]
+    order = np.argsort(cell, kind="stable")
+    cell, owner = cell[order], owner[order]
+    same = cell[1:] == cell[:-1]
+    one, two = [owner[1:][same]], [owner[:-1][same]]
+    for step in (1, wide - 1, wide, wide + 1):
+        at = np.searchsorted(cell, cell + step).clip(max=len(cell) - 1)
+        there = cell[at] == cell + step
+        one.append(owner[there])
+        two.append(owner[at[there]])
+    return roots(len(dots), np.concatenate(one), np.concatenate(two))
 
 
 def _dense(stroke: Stroke, step: float) -> Floats:

@@ -56,7 +56,7 @@ WORDS = words(
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
-NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms")
+NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms", "boxed")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def at_relation(tokens: Sequence[str]) -> str:
 def check_ask(ask: Ask) -> None:
     """Refuse what is about one formula."""
     for name in NOT_OF_PAGES:
-        if getattr(ask, name) not in (None, (), {}):
+        if getattr(ask, name) not in (None, (), {}, False):
             raise ConfigError(f"{name} is about one formula; leave it out for a page")
 
 
