@@ -22,7 +22,7 @@ from gryphone.recognition.confidence import (
 from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.drawing import size_on
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import readings, surer
+from gryphone.recognition.otherwise import notes_of, readings, surer
 from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
@@ -275,7 +275,7 @@ def _result(
             zip(rows, each, alternatives, where, strokes, marked, strict=True)
         )
     )
-    warnings = [*ink.notes]
+    warnings = [*notes_of(ink, whole)]
     if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)

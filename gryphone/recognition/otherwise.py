@@ -8,23 +8,28 @@ one of them is the answer where the ink speaks for it, and a hint where it does 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 import numpy as np
 
 from gryphone.ink import Floats, Ink, Stroke, in_order, stroke_boxes, usual_size
+from gryphone.latex.tree import words
 from gryphone.photo.binarize import roots
+from gryphone.photo.image import HARD
 from gryphone.reading.inputs import Input
 from gryphone.recognition.result import Box, Result
 
-DOUBT = 0.7  # confidence below which a picture is read without some of its ink, and
-TURNED = 0.5  # turned
-MORE, MUCH_MORE = 0.25, 0.5  # by how much another reading must be surer; upside down
-SURE, VERY_SURE = 0.6, 0.85  # what one without some ink must reach as well; upside down
+DOUBT = 0.7  # confidence below which a picture is read without some of its ink, upside down, and
+TURNED = 0.5  # turned by a quarter
+IN_DOUBT = 0.95  # below which it is said what makes it hard to read
+LESS, MORE = 0.1, 0.25  # by how much surer another reading must be: to be a hint, to be the answer
+SURE = 0.6  # what one without some ink must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it
-SMALL = 0.45  # of the whole width that this may have
+SMALL, WIDE = 0.45, 0.75  # of the whole width that this may have; that a known word may have
 # Lines through a symbol. Signs of a formula are like that, too (x, +, t, \neq, \theta), so the more
 # that speaks for crossing out, the less surer the reading without it must be: of usual strokes that
 # the line sticks out by at both ends, length of the other lines, by how much surer.
@@ -40,12 +45,18 @@ MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
+LIKE_NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).,|/\]>1lj]")  # as the bracket may be read
 AFTER = re.compile(r"\([0-9]{1,3}\)")  # behind an equation; `(x)` is an argument
+WORDS = words(
+    """or and if where so thus for let with when then hence since else otherwise answer proof
+    solution find solve given show that have note"""
+)
+LIKE = str.maketrans("051", "osl")  # what letters of words are read as
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
 JOINTS = {"=", "<", ">", "+", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow", ","}
 
 TURN = "the picture was turned by {}°"
-APART = "what stands apart from the formula, a word or a number, was left out"
+APART = "what stands apart from the formula, a word or a number, was left out: {}"
 OUT = "crossed-out writing was left out"
 HINTS = {
     APART: "a part that stands apart may be no formula; without it this is {}",
@@ -68,16 +79,19 @@ class Reading:
 def readings(given: Input, first: Result) -> list[Reading]:
     """Other ways to read a picture, as far as the first answer about it calls for them."""
     found: list[Reading] = []
-    if first.confidence < TURNED:
+    if first.confidence < DOUBT:
         everything = tuple(range(len(given.ink.strokes)))
         points = np.concatenate(given.ink.strokes)
         width, height = np.ptp(points, axis=0)
-        for quarters in (1, 2, 3) if height > 0.6 * width else (2,):
+        sideways = first.confidence < TURNED and height > 0.6 * width
+        for quarters in (1, 2, 3) if sideways else (2,):
             note = TURN.format(90 * quarters)
             found.append(Reading(_turned(given, quarters), everything, note))
-    if first.confidence < DOUBT or NUMBER.match(plain_text(first)):
-        for out, left in _beside(given.ink):
-            found += _without(given, out, APART, left)
+    text = plain_text(first)
+    like = text.lower().translate(LIKE)
+    if first.confidence < DOUBT or LIKE_NUMBER.match(text) or like.startswith(tuple(WORDS)):
+        for out, left, more in _beside(given.ink):
+            found += _without(given, out, APART, left, more)
     for out, more in _struck(given.ink):
         if more < MORE or first.confidence < DOUBT:
             found += _without(given, out, OUT, more=more)
@@ -91,41 +105,54 @@ def surer(
 
     `apart` are what the parts that readings leave out say by themselves.
     """
-    words = iter(apart)
-    fit: list[tuple[Reading, Result]] = []
+    alone = iter(apart)
+    fit: list[tuple[Reading, Result, str]] = []
     hints: list[tuple[Reading, Result]] = []
     for reading, result in others:
-        word = None if reading.apart is None else next(words)
+        word = None if reading.apart is None else next(alone)
+        said = "" if word is None else plain_text(word)
         strong, least = reading.strong, first.confidence + reading.more
-        if reading.note == TURN.format(180):
-            least = max(first.confidence + MUCH_MORE, VERY_SURE)
-        elif word is not None and reading.note == OUT:
+        if word is not None and reading.note == OUT:
             least = max(least, LEGIBLE)
             strong = word.confidence < SIGN
         elif word is not None and reading.apart is not None:
-            least = max(least, SURE)
-            strong = strong and first.confidence < TURNED
-            if is_joined(word) or is_joined(result):
-                continue
             number = NUMBER if reading.strong else AFTER  # on the left, or on the right
-            if number.fullmatch(plain_text(word)) or NUMBER.match(plain_text(first)):
+            if is_word(said):  # 50 may be so, or 50
+                strong = not (said.isdigit() and plain_text(first).startswith(said))
+                least = min(LEGIBLE, first.confidence)
+            elif is_joined(word) or is_joined(result):
+                continue
+            elif number.fullmatch(said) or NUMBER.match(plain_text(first)):
                 strong, least = True, min(SURE, first.confidence)
+            elif reading.strong and LIKE_NUMBER.fullmatch(said):
+                least = max(LEGIBLE, first.confidence)
             else:
                 word_like = len(reading.apart.ink.strokes) >= WORD
                 strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
-        if result.confidence >= least:
-            (fit if strong else hints).append((reading, result))
+                strong = strong and first.confidence < TURNED and result.confidence >= SURE
+                strong = strong and result.confidence >= least
+                if reading.strong:  # numbers and words stand on the left, most of them
+                    least = min(least, max(LEGIBLE, first.confidence + LESS))
+        if result.confidence >= least and strong:
+            fit.append((reading, result, said))
+        elif result.confidence >= least:
+            hints.append((reading, result))
     if not fit:
-        said = {HINTS[reading.note].format(result.latex) for reading, result in hints[:1]}
-        return replace(first, warnings=(*first.warnings, *said))
-    reading, result = max(fit, key=lambda pair: pair[1].confidence)
+        notes = [HINTS[reading.note].format(result.latex) for reading, result in hints[:1]]
+        return replace(first, warnings=(*first.warnings, *notes))
+    reading, result, said = max(fit, key=lambda each: each[1].confidence)
     symbols = tuple(
         replace(s, strokes=own, box=_box(ink, own) if s.box is not None else None)
         for s in result.symbols
         for own in [tuple(reading.strokes[i] for i in s.strokes)]
     )
-    warnings = (*ink.notes, reading.note, *result.warnings)
+    warnings = (*notes_of(ink, result.confidence), reading.note.format(said), *result.warnings)
     return replace(result, symbols=symbols, warnings=warnings, name=first.name)
+
+
+def notes_of(ink: Ink, confidence: float) -> tuple[str, ...]:
+    """What is to be said about an input whose answer is so sure."""
+    return tuple(n for n in ink.notes if confidence < IN_DOUBT or n not in HARD)
 
 
 def is_joined(result: Result) -> bool:
@@ -136,6 +163,12 @@ def is_joined(result: Result) -> bool:
 def plain_text(result: Result) -> str:
     """The answer without its structure."""
     return re.sub(r"[{}_^\s]|\\prime|\\[a-z]*dots", "", result.latex)
+
+
+def is_word(text: str) -> bool:
+    """Whether letters in a row are a word that stands beside formulas, or nearly one."""
+    text = text.lower().translate(LIKE)
+    return text in WORDS or (len(text) > 3 and bool(get_close_matches(text, WORDS, 1, 0.75)))
 
 
 def _box(ink: Ink, strokes: Sequence[int]) -> Box | None:
@@ -177,17 +210,22 @@ def _without(
     yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart, more)
 
 
-def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool]]:
-    """Strokes to the left (True) of the first wide gap, and those to the right of the last."""
+def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool, float]]:
+    """Strokes to the left (True) of the first wide gap, and those to the right of the last; by how
+    much surer the rest must be, unless they are known to be no formula."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = usual_size(low, high)
     first, last = float(low[:, 0].min()), float(high[:, 0].max())
     _, reached, room = in_order(low[:, 0], high[:, 0])
     wide = np.flatnonzero(room > GAP * usual)
-    if len(wide) and reached[wide[0]] - first < SMALL * (last - first):
-        yield low[:, 0] <= reached[wide[0]], True
-    if len(wide) and last - reached[wide[-1]] < SMALL * (last - first):
-        yield low[:, 0] > reached[wide[-1]], False
+    if not len(wide):
+        return
+    for out, left, width in (
+        (low[:, 0] <= reached[wide[0]], True, reached[wide[0]] - first),
+        (low[:, 0] > reached[wide[-1]], False, last - reached[wide[-1]]),
+    ):
+        if width < WIDE * (last - first):
+            yield out, left, MORE if width < SMALL * (last - first) else math.inf
 
 
 def _struck(ink: Ink) -> list[tuple[np.ndarray, float]]:

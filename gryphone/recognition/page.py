@@ -36,7 +36,15 @@ from gryphone.reading.lines import (
 )
 from gryphone.recognition.answer import answer_together, prepare, spell
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import AFTER, DOUBT, NUMBER, SMALL, is_joined, plain_text
+from gryphone.recognition.otherwise import (
+    AFTER,
+    DOUBT,
+    NUMBER,
+    SMALL,
+    WORDS,
+    is_joined,
+    plain_text,
+)
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 
@@ -49,10 +57,6 @@ FAR_APART = 3.0  # between two formulas on one line
 RELATIONS = words(
     r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
     \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
-)
-WORDS = words(
-    """or and if where so thus for let with when then hence since else otherwise answer proof
-    solution find solve given show that have note"""
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
