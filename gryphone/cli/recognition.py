@@ -76,6 +76,9 @@ def recognize(
         bool,
         typer.Option("--as-written", help="Give what each letter's ink says by itself."),
     ] = False,
+    boxed: Annotated[
+        bool, typer.Option("--boxed", help="Write a box round the formula as \\boxed{...}.")
+    ] = False,
     page: Annotated[
         bool, typer.Option("--page", help="Each file is a page of formulas: find and read all.")
     ] = False,
@@ -97,6 +100,7 @@ def recognize(
         allowed=allowed,
         views=views,
         as_written=as_written,
+        boxed=boxed,
     )
     names = _inputs(files, out)
     if page:
