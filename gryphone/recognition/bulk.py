@@ -1,0 +1,448 @@
+"""More files than one machine reads: Ray Data shares them out, and shards of results are resumable.
+
+A batch of inputs is one shard, named after what it answers and put in its place by one move. So the
+shards are all that has to be known to go on, and a batch that Ray gives out again, because a process
+or a machine was lost, finds its shard there or makes the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gryphone.checkpoint import WEIGHTS
+from gryphone.errors import ConfigError, DataError, GryphoneError, InkError, need, writing
+from gryphone.reading.formats import readers
+from gryphone.reading.inputs import LARGEST_FILE, Input, expand, normal_path
+from gryphone.recognition.batch import (
+    REASONS,
+    UNSURE,
+    BatchReport,
+    Stamp,
+    answered,
+    fingerprint,
+    hold,
+    line_of,
+    read_file,
+    recognize_read,
+    settings_of,
+    stamp_of,
+)
+from gryphone.recognition.question import Ask
+from gryphone.recognition.recognizer import load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHARD = 256  # inputs of a shard: so much is done again where a process is lost
+RETRIES = 3  # of a batch whose process or machine was lost; more, and it is to blame itself
+PER_GPU = 4  # processes that share one: each prepares inks slower than it reads them
+KINDS = ("jsonl", "parquet")
+NAMES, CONTENTS = ("file", "id", "name"), ("strokes", "image", "bytes")  # columns, as looked for
+KEY = 16  # bytes that stand for a finished input
+
+
+class Read(NamedTuple):
+    """One input on its way: what it is called, its state, and what it holds or why nothing."""
+
+    name: str
+    stamp: Stamp | None
+    input: Input | str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a data set has the name of an input (joined by #) and its content (None: a file)."""
+
+    names: tuple[str, ...] = ("file",)
+    content: str | None = None
+
+
+class Reader:
+    """Reads and traces the inputs of a table, without those that are `done` (an object of Ray)."""
+
+    def __init__(self, columns: Columns, done: Any = None) -> None:
+        import ray
+
+        self.columns = columns
+        self.done: np.ndarray = np.empty(0, f"S{KEY}") if done is None else ray.get(done)
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        columns = list(zip(*map(_packed, self.read(table)), strict=True)) or [[], [], []]
+        types = (pa.binary(), pa.list_(pa.int64()), pa.binary())
+        arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=Read._fields)
+
+    def read(self, table: pa.Table) -> Iterable[Read]:
+        """What the rows hold; rows that this class has read before are as they were."""
+        if set(Read._fields) <= set(table.column_names):
+            for row in table.to_pylist():
+                yield Read(os.fsdecode(row["name"]), row["stamp"], pickle.loads(row["input"]))
+            return
+        for row in table.to_pylist():
+            name = "#".join(_text(row[column]) for column in self.columns.names)
+            content = None if self.columns.content is None else row[self.columns.content]
+            stamp = None if self.columns.content else stamp_of(Path(name))
+            if not self.is_done(key_of(name, stamp)):
+                yield Read(name, stamp, self.input_of(name, content))
+
+    def is_done(self, key: bytes) -> bool:
+        place = np.searchsorted(self.done, np.array(key, self.done.dtype))
+        return bool(place < len(self.done) and self.done[place] == key.rstrip(b"\0"))
+
+    def input_of(self, name: str, content: Any) -> Input | str:
+        """What a file, an object behind an address, or a cell of a table holds."""
+        if self.columns.content is None:
+            if "://" not in name:
+                return read_file(Path(name))
+            import fsspec
+
+            try:
+                with fsspec.open(name, "rb") as file:
+                    content = file.read(LARGEST_FILE + 1)
+            except Exception as error:  # every store has its own
+                return f"{name}: cannot be read: {type(error).__name__}: {error}"
+        if isinstance(content, dict) and "bytes" in content:  # a picture as `datasets` packs it
+            content = content["bytes"]
+        if content is None:
+            return f"{name}: is empty; there is nothing to read"
+        return read_file(content.encode() if isinstance(content, str) else content, name)
+
+
+class Recognise:
+    """Answers the inputs of a table, each with one row; loads its recogniser once."""
+
+    def __init__(
+        self, columns: Columns, ask: Ask, weights: Path | None, device: str, done: Any = None
+    ) -> None:
+        self.reader = Reader(columns, done)
+        self.recognizer = load(weights, device, threads=1)
+        self.ask = ask
+        self.settings = settings_of(ask, fingerprint(weights or WEIGHTS))
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        return _table(self.lines(list(self.reader.read(table))))
+
+    def lines(self, reads: Sequence[Read]) -> list[str]:
+        """The lines of results; inks of a length are looked at together."""
+        reads = sorted(reads, key=_length)
+        pairs = [(Path(read.name), read.input) for read in reads]
+        answers = (answer for _, answer in recognize_read(self.recognizer, pairs, self.ask))
+        return [
+            line_of(read.name, answer, self.settings, read.stamp)
+            for read, answer in zip(reads, answers, strict=True)
+        ]
+
+
+class Shards(Recognise):
+    """The same, written to a folder; what is left is one row that counts."""
+
+    def __init__(self, out: Path, kind: str, *args: Any) -> None:
+        super().__init__(*args)
+        self.out, self.kind = out, kind
+
+    def __call__(self, table: pa.Table) -> dict[str, list[Any]]:
+        reads = list(self.reader.read(table))
+        if not reads:
+            return _count([])
+        keys = b"".join(sorted(key_of(read.name, read.stamp) for read in reads))
+        shard = self.out / f"part-{hashlib.blake2b(keys, digest_size=KEY).hexdigest()}.{self.kind}"
+        if shard.exists():  # of a process that was lost after its work
+            return _count(read_shard(shard))
+        lines = self.lines(reads)
+        write_shard(shard, lines)
+        return _count(lines)
+
+
+def recognize_dataset(
+    dataset: Any,
+    ask: Ask | None = None,
+    *,
+    columns: Columns | None = None,
+    weights: Path | None = None,
+    device: str = "cpu",
+    actors: int = 0,
+    batch: int = SHARD,
+) -> Any:
+    """A Ray data set with a row of results for each of its inputs, in batches by length.
+
+    The rows have `file`, `error` or `latex` with its `confidence`, and all of a result as `json`.
+    The inputs are files, or what a column holds: bytes of a file, strokes, JSON of strokes.
+    """
+    args = (columns or Columns(), ask or Ask(), weights, device)
+    return _mapped(dataset, Recognise, args, device, actors, batch)
+
+
+def run_bulk(
+    sources: Sequence[str],
+    out: Path,
+    ask: Ask,
+    *,
+    weights: Path | None = None,
+    device: str = "cpu",
+    actors: int = 0,
+    kind: str = "jsonl",
+    shard: int = SHARD,
+    progress: Any = lambda done: None,
+) -> BatchReport:
+    """Write shards of results to the folder `out`, which all machines see; again goes on."""
+    began = time.perf_counter()
+    if kind not in KINDS:
+        raise ConfigError(f"shards are {' or '.join(KINDS)}, not {kind}")
+    start_ray()
+    out = Path(normal_path(out))
+    numbers: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    with writing(out), ExitStack() as held:
+        out.mkdir(parents=True, exist_ok=True)
+        hold(out / ".lock", held)
+        dataset, columns = read_sources(sources)
+        settings = settings_of(ask, fingerprint(weights or WEIGHTS))
+        before, done = _finished(out, settings)
+        args = (out, kind, columns, ask, weights, device, done)
+        for row in _rows(_mapped(dataset, Shards, args, device, actors, shard)):
+            reasons.update(row.pop("reasons"))
+            numbers.update(row)
+            progress(before + numbers["files"])
+    return BatchReport(
+        files=before + numbers["files"],
+        before=before,
+        recognized=numbers["files"] - reasons.total(),
+        errors=reasons.total(),
+        unsure=numbers["unsure"],
+        warned=numbers["warned"],
+        seconds=time.perf_counter() - began,
+        reasons=tuple(reasons.most_common(REASONS)),
+    )
+
+
+def start_ray() -> None:
+    """Join the cluster that RAY_ADDRESS or `ray start` names, or start one of this machine."""
+    need("ray", "ray")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(logging_level="warning", log_to_driver=False)
+
+
+def read_sources(sources: Sequence[str]) -> tuple[Any, Columns]:
+    """A data set of files (folders, patterns, addresses that fsspec knows), or of Parquet rows."""
+    import pyarrow as pa
+    import ray
+
+    names = [name for source in sources for name in _files_of(source)]
+    stores = [name for name in names if name.endswith(".parquet")]
+    if not stores:
+        table = pa.table({"file": pa.array(map(os.fsencode, dict.fromkeys(names)), pa.binary())})
+        return ray.data.from_arrow(table), Columns()
+    if len(stores) < len(names):
+        other = next(name for name in names if name not in stores)
+        raise ConfigError(f"{other} is no Parquet, {stores[0]} is; read them in two runs")
+    dataset = ray.data.read_parquet(stores, include_paths=True, include_row_hash=True, num_cpus=0.1)
+    there = dataset.schema().names
+    content = next((column for column in CONTENTS if column in there), None)
+    if content is None:
+        raise DataError(
+            f"{stores[0]}: has the columns {', '.join(there)}; inputs are in one that is called "
+            f"{' or '.join(CONTENTS)}"
+        )
+    name = next((column for column in NAMES if column in there), "row_hash")
+    return dataset.select_columns(["path", name, content]), Columns(("path", name), content)
+
+
+def _files_of(source: str) -> list[str]:
+    if "://" not in source:
+        stores = sorted(Path(source).rglob("*.parquet")) if Path(source).is_dir() else []
+        return [normal_path(path) for path in stores or expand([source])]
+    import fsspec
+
+    store, path = fsspec.core.url_to_fs(source)
+    found = [path]
+    if fsspec.utils.has_magic(path) if hasattr(fsspec.utils, "has_magic") else "*" in path:
+        found = store.glob(path)
+    elif store.isdir(path):
+        known = (*readers(), ".parquet")
+        found = [p for p in store.find(path) if p.lower().endswith(known)]
+    if not found:
+        raise InkError(f"{source}: holds no ink, image or Parquet")
+    return [store.unstrip_protocol(p) for p in found]
+
+
+def _mapped(
+    dataset: Any, work: type, args: tuple[Any, ...], device: str, actors: int, batch: int
+) -> Any:
+    """Batches of a data set through a pool of processes: on a GPU, others read and trace before."""
+    import ray
+
+    there = ray.cluster_resources()
+    cpus, gpus = int(there.get("CPU", 1)), int(there.get("GPU", 0))
+
+    def pool(size: int) -> Any:
+        return ray.data.ActorPoolStrategy(min_size=1, max_size=size, initial_size=size)
+
+    options = {"batch_size": batch, "batch_format": "pyarrow", "max_task_retries": RETRIES}
+    if device.partition(":")[0] == "cpu":
+        # Reading and answering in one process keep all cores busy, whichever takes longer; the
+        # tenth that is left is for those who read Parquet.
+        most = actors or cpus
+        return dataset.map_batches(
+            work, fn_constructor_args=args, compute=pool(most), num_cpus=0.9, **options
+        )
+    if not gpus:
+        raise ConfigError(f"--device {device}: no machine of the cluster has a GPU; use cpu")
+    per_gpu = -(-actors // gpus) or PER_GPU
+    columns, done = next(a for a in args if isinstance(a, Columns)), args[-1]
+    reading = (columns, done) if work is Shards else (columns,)
+    dataset = dataset.map_batches(
+        Reader, fn_constructor_args=reading, compute=pool(cpus), num_cpus=0.5, **options
+    )
+    return dataset.map_batches(
+        work,
+        fn_constructor_args=args,
+        compute=pool(per_gpu * gpus),
+        num_cpus=0.4,
+        num_gpus=1 / per_gpu,
+        **options,
+    )
+
+
+def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
+    """The rows of a data set; an error of ours that ended a process ends this one."""
+    from ray.exceptions import RayError
+
+    try:
+        yield from dataset.iter_rows()
+    except RayError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, GryphoneError):
+            cause = getattr(cause, "cause", None) or cause.__cause__
+        if cause is None:
+            raise DataError(
+                f"Ray gave up: {str(error).strip().splitlines()[-1]}; the same command goes on"
+            ) from error
+        raise cause from None
+
+
+def key_of(name: str, stamp: Stamp | None) -> bytes:
+    """What stands for an input in this state."""
+    text = json.dumps([name, stamp]).encode()
+    return hashlib.blake2b(text, digest_size=KEY).digest()
+
+
+def _finished(out: Path, settings: dict[str, Any]) -> tuple[int, Any]:
+    """The keys of what the shards answer, as an object of Ray, and how many they are."""
+    import ray
+
+    for left in out.glob(".part-*"):  # by a process that was killed as it wrote
+        left.unlink()
+    shards = sorted(path for kind in KINDS for path in out.glob(f"part-*.{kind}"))
+    keys: list[bytes] = []
+    if shards:
+        paths = ray.data.from_items([str(path) for path in shards])
+        found = paths.map_batches(_keys_of, fn_args=(settings,), batch_size=16)
+        keys = [row["key"] for row in _rows(found)]
+    return len(keys), ray.put(np.sort(np.array(keys, f"S{KEY}")))
+
+
+def _keys_of(batch: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[bytes]]:
+    keys: list[bytes] = []
+    for shard in map(Path, batch["item"]):
+        lines = read_shard(shard)
+        fresh = [
+            line
+            for number, line in enumerate(lines, 1)
+            if answered(
+                line.encode(errors="backslashreplace"),
+                f"{shard}, line {number}",
+                settings,
+                lambda name: stamp_of(Path(name)),
+            )
+        ]
+        if len(fresh) < len(lines):  # with an error, or about what a file was before
+            write_shard(shard, fresh)
+        keys += [key_of(row["file"], row["stamp"]) for row in map(json.loads, fresh)]
+    return {"key": keys}
+
+
+def read_shard(shard: Path) -> list[str]:
+    """The lines of results in a shard."""
+    if shard.suffix == ".jsonl":
+        return shard.read_text(encoding="utf-8").splitlines(keepends=True)
+    import pyarrow.parquet as pq
+
+    lines: list[str] = pq.read_table(shard, columns=["json"])["json"].to_pylist()
+    return lines
+
+
+def write_shard(shard: Path, lines: Sequence[str]) -> None:
+    """Put a shard in its place, whole; without lines there is none."""
+    if not lines:
+        shard.unlink(missing_ok=True)
+        return
+    fresh = shard.with_name(f".{shard.name}.{os.uname().nodename}-{os.getpid()}")
+    with writing(shard.parent, "make room; the same command goes on"):
+        try:
+            with fresh.open("wb") as file:
+                if shard.suffix == ".jsonl":
+                    file.writelines(line.encode(errors="backslashreplace") for line in lines)
+                else:
+                    import pyarrow.parquet as pq
+
+                    pq.write_table(_table(lines), file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(shard)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def _table(lines: Sequence[str]) -> pa.Table:
+    """Lines of results with what is mostly asked for as columns."""
+    import pyarrow as pa
+
+    names = {"file": pa.string(), "error": pa.string(), "latex": pa.string()}
+    schema = pa.schema({**names, "confidence": pa.float64(), "json": pa.string()})
+    # A name that is no UTF-8 has its escapes in a table, too.
+    lines = [line.encode(errors="backslashreplace").decode() for line in lines]
+    rows = [json.loads(line) | {"json": line} for line in lines]
+    for row in rows:
+        row["file"] = row["file"].encode(errors="backslashreplace").decode()
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _count(lines: Sequence[str]) -> dict[str, list[Any]]:
+    """What a report says of some lines, as a batch of one row."""
+    rows = [json.loads(line.encode(errors="backslashreplace")) for line in lines]
+    good = [row for row in rows if "error" not in row]
+    return {
+        "files": [len(rows)],
+        "unsure": [sum(row["confidence"] < UNSURE for row in good)],
+        "warned": [sum(bool(row["warnings"]) for row in good)],
+        "reasons": [[r["error"].removeprefix(f"{r['file']}: ") for r in rows if "error" in r]],
+    }
+
+
+def _packed(read: Read) -> tuple[bytes, Stamp | None, bytes]:
+    return os.fsencode(read.name), read.stamp, pickle.dumps(read.input)
+
+
+def _length(read: Read) -> int:
+    return sum(map(len, read.input.ink.strokes)) if isinstance(read.input, Input) else 0
+
+
+def _text(value: Any) -> str:
+    return os.fsdecode(value) if isinstance(value, bytes) else str(value)
