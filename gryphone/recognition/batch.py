@@ -194,9 +194,7 @@ def _write(
     file.flush()
 
 
-def line_of(
-    name: str, answer: Result | str, settings: dict[str, Any], stamp: Stamp | None
-) -> str:
+def line_of(name: str, answer: Result | str, settings: dict[str, Any], stamp: Stamp | None) -> str:
     """One line of results."""
     steps, seed = settings["steps"], settings["seed"]
     made = {"steps": steps, "seed": seed, "settings": settings, "stamp": stamp}

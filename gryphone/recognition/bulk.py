@@ -1,12 +1,13 @@
 """More files than one machine reads: Ray Data shares them out, and shards of results are resumable.
 
-A batch of inputs is one shard, named after what it answers and put in its place by one move. So the
-shards are all that has to be known to go on, and a batch that Ray gives out again, because a process
-or a machine was lost, finds its shard there or makes the same one.
+A batch of inputs is one shard, named after what it answers and put in its place by one move. So
+the shards are all that has to be known to go on, and a batch that Ray gives out again, because a
+process or a machine was lost, finds its shard there or makes the same one.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -62,21 +63,29 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Where a data set has the name of an input (joined by #) and its content (None: a file)."""
+class Job:
+    """What every process of a run is told."""
 
-    names: tuple[str, ...] = ("file",)
-    content: str | None = None
+    ask: Ask
+    weights: Path | None = None
+    device: str = "cpu"
+    names: tuple[str, ...] = ("file",)  # columns that together, with #, name an input
+    content: str | None = None  # the column that holds it; None: a name is that of a file
+    done: Any = None  # keys of what is finished, in order: an object of Ray
+    out: Path = Path()
+    kind: str = "jsonl"
 
 
 class Reader:
-    """Reads and traces the inputs of a table, without those that are `done` (an object of Ray)."""
+    """Reads and traces the inputs of a table, but for those that are done."""
 
-    def __init__(self, columns: Columns, done: Any = None) -> None:
-        import ray
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.done = np.empty(0, f"S{KEY}")
+        if job.done is not None:
+            import ray
 
-        self.columns = columns
-        self.done: np.ndarray = np.empty(0, f"S{KEY}") if done is None else ray.get(done)
+            self.done = ray.get(job.done)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -93,45 +102,41 @@ class Reader:
                 yield Read(os.fsdecode(row["name"]), row["stamp"], pickle.loads(row["input"]))
             return
         for row in table.to_pylist():
-            name = "#".join(_text(row[column]) for column in self.columns.names)
-            content = None if self.columns.content is None else row[self.columns.content]
-            stamp = None if self.columns.content else stamp_of(Path(name))
+            name = "#".join(_text(row[column]) for column in self.job.names)
+            stamp = None if self.job.content else stamp_of(Path(name))
             if not self.is_done(key_of(name, stamp)):
-                yield Read(name, stamp, self.input_of(name, content))
+                yield Read(name, stamp, self.input_of(name, row))
 
     def is_done(self, key: bytes) -> bool:
+        """Whether an earlier run has answered it."""
         place = np.searchsorted(self.done, np.array(key, self.done.dtype))
         return bool(place < len(self.done) and self.done[place] == key.rstrip(b"\0"))
 
-    def input_of(self, name: str, content: Any) -> Input | str:
-        """What a file, an object behind an address, or a cell of a table holds."""
-        if self.columns.content is None:
-            if "://" not in name:
-                return read_file(Path(name))
-            import fsspec
+    def input_of(self, name: str, row: dict[str, Any]) -> Input | str:
+        """What a cell of a table, a file, or an object behind an address holds."""
+        if self.job.content is not None:
+            content = row[self.job.content]
+            if isinstance(content, dict):  # a picture as Hugging Face's `datasets` packs it
+                content = content.get("bytes")
+            return read_file(content.encode() if isinstance(content, str) else content, name)
+        if "://" not in name:
+            return read_file(Path(name))
+        import fsspec
 
-            try:
-                with fsspec.open(name, "rb") as file:
-                    content = file.read(LARGEST_FILE + 1)
-            except Exception as error:  # every store has its own
-                return f"{name}: cannot be read: {type(error).__name__}: {error}"
-        if isinstance(content, dict) and "bytes" in content:  # a picture as `datasets` packs it
-            content = content["bytes"]
-        if content is None:
-            return f"{name}: is empty; there is nothing to read"
-        return read_file(content.encode() if isinstance(content, str) else content, name)
+        try:
+            with fsspec.open(name, "rb") as file:
+                return read_file(file.read(LARGEST_FILE + 1), name)
+        except Exception as error:  # every store has its own
+            return f"{name}: cannot be read: {type(error).__name__}: {error}"
 
 
 class Recognise:
     """Answers the inputs of a table, each with one row; loads its recogniser once."""
 
-    def __init__(
-        self, columns: Columns, ask: Ask, weights: Path | None, device: str, done: Any = None
-    ) -> None:
-        self.reader = Reader(columns, done)
-        self.recognizer = load(weights, device, threads=1)
-        self.ask = ask
-        self.settings = settings_of(ask, fingerprint(weights or WEIGHTS))
+    def __init__(self, job: Job) -> None:
+        self.job, self.reader = job, Reader(job)
+        self.recognizer = load(job.weights, job.device, threads=1)
+        self.settings = settings_of(job.ask, fingerprint(job.weights or WEIGHTS))
 
     def __call__(self, table: pa.Table) -> pa.Table:
         return _table(self.lines(list(self.reader.read(table))))
@@ -140,7 +145,7 @@ class Recognise:
         """The lines of results; inks of a length are looked at together."""
         reads = sorted(reads, key=_length)
         pairs = [(Path(read.name), read.input) for read in reads]
-        answers = (answer for _, answer in recognize_read(self.recognizer, pairs, self.ask))
+        answers = (answer for _, answer in recognize_read(self.recognizer, pairs, self.job.ask))
         return [
             line_of(read.name, answer, self.settings, read.stamp)
             for read, answer in zip(reads, answers, strict=True)
@@ -150,16 +155,13 @@ class Recognise:
 class Shards(Recognise):
     """The same, written to a folder; what is left is one row that counts."""
 
-    def __init__(self, out: Path, kind: str, *args: Any) -> None:
-        super().__init__(*args)
-        self.out, self.kind = out, kind
-
     def __call__(self, table: pa.Table) -> dict[str, list[Any]]:
         reads = list(self.reader.read(table))
         if not reads:
             return _count([])
         keys = b"".join(sorted(key_of(read.name, read.stamp) for read in reads))
-        shard = self.out / f"part-{hashlib.blake2b(keys, digest_size=KEY).hexdigest()}.{self.kind}"
+        name = hashlib.blake2b(keys, digest_size=KEY).hexdigest()
+        shard = self.job.out / f"part-{name}.{self.job.kind}"
         if shard.exists():  # of a process that was lost after its work
             return _count(read_shard(shard))
         lines = self.lines(reads)
@@ -171,19 +173,22 @@ def recognize_dataset(
     dataset: Any,
     ask: Ask | None = None,
     *,
-    columns: Columns | None = None,
+    names: tuple[str, ...] = ("file",),
+    content: str | None = None,
     weights: Path | None = None,
     device: str = "cpu",
     actors: int = 0,
     batch: int = SHARD,
 ) -> Any:
-    """A Ray data set with a row of results for each of its inputs, in batches by length.
+    """A Ray data set with a row of results for each of its inputs.
 
-    The rows have `file`, `error` or `latex` with its `confidence`, and all of a result as `json`.
-    The inputs are files, or what a column holds: bytes of a file, strokes, JSON of strokes.
+    The columns `names` name an input, together. It is a file, or what the column `content` holds:
+    the bytes of a file, strokes, or JSON of strokes. The rows have `file`, `latex` with its
+    `confidence` or the `error`, and as `json` all that there is to say.
     """
-    args = (columns or Columns(), ask or Ask(), weights, device)
-    return _mapped(dataset, Recognise, args, device, actors, batch)
+    return _mapped(
+        dataset, Recognise, Job(ask or Ask(), weights, device, names, content), actors, batch
+    )
 
 
 def run_bulk(
@@ -209,11 +214,11 @@ def run_bulk(
     with writing(out), ExitStack() as held:
         out.mkdir(parents=True, exist_ok=True)
         hold(out / ".lock", held)
-        dataset, columns = read_sources(sources)
+        dataset, names, content = read_sources(sources, shard)
         settings = settings_of(ask, fingerprint(weights or WEIGHTS))
         before, done = _finished(out, settings)
-        args = (out, kind, columns, ask, weights, device, done)
-        for row in _rows(_mapped(dataset, Shards, args, device, actors, shard)):
+        job = Job(ask, weights, device, names, content, done, out, kind)
+        for row in _rows(_mapped(dataset, Shards, job, actors, shard)):
             reasons.update(row.pop("reasons"))
             numbers.update(row)
             progress(before + numbers["files"])
@@ -239,16 +244,24 @@ def start_ray() -> None:
         ray.init(logging_level="warning", log_to_driver=False)
 
 
-def read_sources(sources: Sequence[str]) -> tuple[Any, Columns]:
-    """A data set of files (folders, patterns, addresses that fsspec knows), or of Parquet rows."""
+def read_sources(
+    sources: Sequence[str], shard: int = SHARD
+) -> tuple[Any, tuple[str, ...], str | None]:
+    """A data set of files (folders, patterns, addresses that fsspec knows), or of Parquet rows,
+    with the columns that name an input and the one that holds it.
+
+    Files come in blocks of a shard, the same ones in every run.
+    """
     import pyarrow as pa
     import ray
 
     names = [name for source in sources for name in _files_of(source)]
     stores = [name for name in names if name.endswith(".parquet")]
     if not stores:
-        table = pa.table({"file": pa.array(map(os.fsencode, dict.fromkeys(names)), pa.binary())})
-        return ray.data.from_arrow(table), Columns()
+        names = [os.fsencode(name) for name in dict.fromkeys(names)]
+        blocks = [names[i : i + shard] for i in range(0, len(names), shard)]
+        tables = [pa.table({"file": block}) for block in blocks]
+        return ray.data.from_arrow(tables), ("file",), None
     if len(stores) < len(names):
         other = next(name for name in names if name not in stores)
         raise ConfigError(f"{other} is no Parquet, {stores[0]} is; read them in two runs")
@@ -261,7 +274,7 @@ def read_sources(sources: Sequence[str]) -> tuple[Any, Columns]:
             f"{' or '.join(CONTENTS)}"
         )
     name = next((column for column in NAMES if column in there), "row_hash")
-    return dataset.select_columns(["path", name, content]), Columns(("path", name), content)
+    return dataset.select_columns(["path", name, content]), ("path", name), content
 
 
 def _files_of(source: str) -> list[str]:
@@ -271,10 +284,8 @@ def _files_of(source: str) -> list[str]:
     import fsspec
 
     store, path = fsspec.core.url_to_fs(source)
-    found = [path]
-    if fsspec.utils.has_magic(path) if hasattr(fsspec.utils, "has_magic") else "*" in path:
-        found = store.glob(path)
-    elif store.isdir(path):
+    found = store.glob(path) if glob.has_magic(path) else [path]
+    if store.isdir(path):
         known = (*readers(), ".parquet")
         found = [p for p in store.find(path) if p.lower().endswith(known)]
     if not found:
@@ -282,42 +293,33 @@ def _files_of(source: str) -> list[str]:
     return [store.unstrip_protocol(p) for p in found]
 
 
-def _mapped(
-    dataset: Any, work: type, args: tuple[Any, ...], device: str, actors: int, batch: int
-) -> Any:
-    """Batches of a data set through a pool of processes: on a GPU, others read and trace before."""
+def _mapped(dataset: Any, work: type, job: Job, actors: int, batch: int) -> Any:
+    """Batches of a data set through pools of processes."""
     import ray
 
     there = ray.cluster_resources()
     cpus, gpus = int(there.get("CPU", 1)), int(there.get("GPU", 0))
 
-    def pool(size: int) -> Any:
-        return ray.data.ActorPoolStrategy(min_size=1, max_size=size, initial_size=size)
-
-    options = {"batch_size": batch, "batch_format": "pyarrow", "max_task_retries": RETRIES}
-    if device.partition(":")[0] == "cpu":
-        # Reading and answering in one process keep all cores busy, whichever takes longer; the
-        # tenth that is left is for those who read Parquet.
-        most = actors or cpus
+    def through(dataset: Any, stage: type, size: int, **needs: float) -> Any:
         return dataset.map_batches(
-            work, fn_constructor_args=args, compute=pool(most), num_cpus=0.9, **options
+            stage,
+            fn_constructor_args=(job,),
+            batch_size=batch,
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size, initial_size=size),
+            max_task_retries=RETRIES,
+            **needs,
         )
+
+    if job.device.partition(":")[0] == "cpu":
+        # One process that reads and answers keeps its core busy, whichever takes longer; the tenth
+        # that is left is for those who read Parquet.
+        return through(dataset, work, actors or cpus, num_cpus=0.9)
     if not gpus:
-        raise ConfigError(f"--device {device}: no machine of the cluster has a GPU; use cpu")
+        raise ConfigError(f"device {job.device}: no machine of the cluster has a GPU; use cpu")
     per_gpu = -(-actors // gpus) or PER_GPU
-    columns, done = next(a for a in args if isinstance(a, Columns)), args[-1]
-    reading = (columns, done) if work is Shards else (columns,)
-    dataset = dataset.map_batches(
-        Reader, fn_constructor_args=reading, compute=pool(cpus), num_cpus=0.5, **options
-    )
-    return dataset.map_batches(
-        work,
-        fn_constructor_args=args,
-        compute=pool(per_gpu * gpus),
-        num_cpus=0.4,
-        num_gpus=1 / per_gpu,
-        **options,
-    )
+    dataset = through(dataset, Reader, cpus, num_cpus=0.5)
+    return through(dataset, work, per_gpu * gpus, num_cpus=0.4, num_gpus=1 / per_gpu)
 
 
 def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
