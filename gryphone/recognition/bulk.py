@@ -242,6 +242,8 @@ def start_ray() -> None:
 
     if not ray.is_initialized():
         ray.init(logging_level="warning", log_to_driver=False)
+    # Or an error of ours would come back as text of Ray's.
+    ray.data.DataContext.get_current().raise_original_map_exception = True
 
 
 def read_sources(
@@ -329,14 +331,11 @@ def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
     try:
         yield from dataset.iter_rows()
     except RayError as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, GryphoneError):
-            cause = getattr(cause, "cause", None) or cause.__cause__
-        if cause is None:
-            raise DataError(
-                f"Ray gave up: {str(error).strip().splitlines()[-1]}; the same command goes on"
-            ) from error
-        raise cause from None
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, GryphoneError):
+            raise cause from None
+        said = str(error).strip().splitlines()[-1]
+        raise DataError(f"Ray gave up: {said}; the same command goes on") from error
 
 
 def key_of(name: str, stamp: Stamp | None) -> bytes:

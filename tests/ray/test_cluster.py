@@ -65,7 +65,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(source: Path, out: Path, weights: Path, **options: Any) -> BatchReport:
-    return run_bulk([str(source)], out, options.pop("ask", ASK), weights=weights, shard=SMALL, **options)
+    return run_bulk(
+        [str(source)], out, options.pop("ask", ASK), weights=weights, shard=SMALL, **options
+    )
 
 
 def rows(out: Path) -> dict[str, dict[str, Any]]:
@@ -120,7 +122,10 @@ def test_parquet_and_addresses(
     inks = some(6)
     expected = [recognizer.recognize(to_strokes(ink), ask=ASK).latex for ink in inks]
     for part in (0, 1):
-        table = {"strokes": [to_strokes(i) for i in inks[part::2]], "id": [i.id for i in inks[part::2]]}
+        table = {
+            "strokes": [to_strokes(i) for i in inks[part::2]],
+            "id": [i.id for i in inks[part::2]],
+        }
         pq.write_table(pa.table(table), tmp_path / f"{part}.parquet")
     out = tmp_path / "out"
     assert run(tmp_path, out, tiny_weights, kind="parquet").recognized == 6
@@ -140,7 +145,9 @@ def test_parquet_and_addresses(
     assert sorted(row["latex"] for row in answers.take_all()) == sorted(expected)
 
 
-def test_a_killed_worker(cluster: Cluster, folder: Path, tiny_weights: Path, tmp_path: Path) -> None:
+def test_a_killed_worker(
+    cluster: Cluster, folder: Path, tiny_weights: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
 
     def kill() -> None:
@@ -154,7 +161,9 @@ def test_a_killed_worker(cluster: Cluster, folder: Path, tiny_weights: Path, tmp
     assert (report.recognized, len(rows(out))) == (40, 40)
 
 
-def test_a_killed_machine(cluster: Cluster, folder: Path, tiny_weights: Path, tmp_path: Path) -> None:
+def test_a_killed_machine(
+    cluster: Cluster, folder: Path, tiny_weights: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     second = next(node for node in cluster.list_all_nodes() if not node.head)
     try:
