@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -124,7 +125,7 @@ def main() -> None:
     show(
         "its answer, by megapixels",
         list(photos),
-        lambda n: lambda p=read_input(photos[n], "photo"): light.recognize(p),
+        lambda n: partial(light.recognize, read_input(photos[n], "photo")),
     )
     show(
         "many answers, by inks",
