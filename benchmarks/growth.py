@@ -129,8 +129,8 @@ def main() -> None:
     )
     show(
         "many answers, by inks",
-        (4, 8, 16, 32, 64),
-        lambda n: lambda: light.recognize_many([inks[i % len(inks)] for i in range(int(n))]),
+        (2, 4, 8, 16, 32),
+        lambda n: lambda: light.recognize_many([inks[7]] * int(n)),
     )
     show("queueing, by questions", (8, 16, 32, 64, 256), lambda n: queue_of(int(n), light))
     line = line_of("", light.recognize(inks[7]), settings_of(Ask(), ""), None)

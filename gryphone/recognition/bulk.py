@@ -308,14 +308,15 @@ def _mapped(dataset: Any, work: type, job: Job, actors: int, batch: int) -> Any:
             fn_constructor_args=(job,),
             batch_size=batch,
             batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size, initial_size=size),
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size),
             max_task_retries=RETRIES,
             **needs,
         )
 
     if job.device.partition(":")[0] == "cpu":
         # One process that reads and answers keeps its core busy, whichever takes longer; the tenth
-        # that is left is for those who read Parquet.
+        # that is left is for those who read Parquet. (Pools grow: with all cores taken at once,
+        # nobody could list what there is to read.)
         return through(dataset, work, actors or cpus, num_cpus=0.9)
     if not gpus:
         raise ConfigError(f"device {job.device}: no machine of the cluster has a GPU; use cpu")
