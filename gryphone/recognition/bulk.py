@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,6 +74,7 @@ class Job:
     done: Any = None  # keys of what is finished, in order: an object of Ray
     out: Path = Path()
     kind: str = "jsonl"
+    traced: bool = False  # rows come from a `Reader`, and from nowhere else: they are unpickled
 
 
 class Reader:
@@ -90,14 +91,17 @@ class Reader:
     def __call__(self, table: pa.Table) -> pa.Table:
         import pyarrow as pa
 
-        columns = list(zip(*map(_packed, self.read(table)), strict=True)) or [[], [], []]
+        rows = [
+            {"name": os.fsencode(r.name), "stamp": r.stamp, "input": pickle.dumps(r.input)}
+            for r in self.read(table)
+        ]
         types = (pa.binary(), pa.list_(pa.int64()), pa.binary())
-        arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
-        return pa.table(arrays, names=Read._fields)
+        schema = pa.schema(zip(Read._fields, types, strict=True))
+        return pa.Table.from_pylist(rows, schema=schema)
 
     def read(self, table: pa.Table) -> Iterable[Read]:
         """What the rows hold; rows that this class has read before are as they were."""
-        if set(Read._fields) <= set(table.column_names):
+        if self.job.traced:
             for row in table.to_pylist():
                 yield Read(os.fsdecode(row["name"]), row["stamp"], pickle.loads(row["input"]))
             return
@@ -260,8 +264,8 @@ def read_sources(
     names = [name for source in sources for name in _files_of(source)]
     stores = [name for name in names if name.endswith(".parquet")]
     if not stores:
-        names = [os.fsencode(name) for name in dict.fromkeys(names)]
-        blocks = [names[i : i + shard] for i in range(0, len(names), shard)]
+        encoded = [os.fsencode(name) for name in dict.fromkeys(names)]
+        blocks = [encoded[i : i + shard] for i in range(0, len(encoded), shard)]
         tables = [pa.table({"file": block}) for block in blocks]
         return ray.data.from_arrow(tables), ("file",), None
     if len(stores) < len(names):
@@ -302,7 +306,7 @@ def _mapped(dataset: Any, work: type, job: Job, actors: int, batch: int) -> Any:
     there = ray.cluster_resources()
     cpus, gpus = int(there.get("CPU", 1)), int(there.get("GPU", 0))
 
-    def through(dataset: Any, stage: type, size: int, **needs: float) -> Any:
+    def through(dataset: Any, stage: type, job: Job, size: int, **needs: float) -> Any:
         return dataset.map_batches(
             stage,
             fn_constructor_args=(job,),
@@ -317,12 +321,13 @@ def _mapped(dataset: Any, work: type, job: Job, actors: int, batch: int) -> Any:
         # One process that reads and answers keeps its core busy, whichever takes longer; the tenth
         # that is left is for those who read Parquet. (Pools grow: with all cores taken at once,
         # nobody could list what there is to read.)
-        return through(dataset, work, actors or cpus, num_cpus=0.9)
+        return through(dataset, work, job, actors or cpus, num_cpus=0.9)
     if not gpus:
         raise ConfigError(f"device {job.device}: no machine of the cluster has a GPU; use cpu")
     per_gpu = -(-actors // gpus) or PER_GPU
-    dataset = through(dataset, Reader, cpus, num_cpus=0.5)
-    return through(dataset, work, per_gpu * gpus, num_cpus=0.4, num_gpus=1 / per_gpu)
+    dataset = through(dataset, Reader, job, cpus, num_cpus=0.5)
+    job = replace(job, traced=True)
+    return through(dataset, work, job, per_gpu * gpus, num_cpus=0.4, num_gpus=1 / per_gpu)
 
 
 def _rows(dataset: Any) -> Iterable[dict[str, Any]]:
@@ -436,10 +441,6 @@ def _count(lines: Sequence[str]) -> dict[str, list[Any]]:
         "warned": [sum(bool(row["warnings"]) for row in good)],
         "reasons": [[r["error"].removeprefix(f"{r['file']}: ") for r in rows if "error" in r]],
     }
-
-
-def _packed(read: Read) -> tuple[bytes, Stamp | None, bytes]:
-    return os.fsencode(read.name), read.stamp, pickle.dumps(read.input)
 
 
 def _length(read: Read) -> int:
