@@ -15,6 +15,7 @@ from gryphone.cli import make_app
 from gryphone.errors import DataError, MissingExtra
 from gryphone.recognition.bulk import (
     KINDS,
+    TRIES,
     Job,
     Reader,
     Recognise,
@@ -58,6 +59,23 @@ def test_a_batch_is_one_shard_and_is_not_done_again(
     assert work(table) == counted  # as Ray does it where it lost the answer
     assert shard.stat().st_mtime_ns == before
     assert work(table.slice(0, 0))["files"] == [0]
+    assert [path.name for path in tmp_path.glob(".part-*")] == []
+
+
+def test_a_batch_that_kills_its_process_ends_the_run(
+    table: pa.Table, tiny_weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Shards(Job(ASK, tiny_weights, out=tmp_path))
+
+    def killed(self: Recognizer, inks: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recognizer, "recognize_many", killed)
+    for _ in range(TRIES):
+        with pytest.raises(KeyboardInterrupt):
+            work(table)
+    with pytest.raises(DataError, match="inkml and 9 others: their process died 4 times"):
+        work(table)
 
 
 def test_traced_elsewhere_is_the_same(table: pa.Table, tiny_weights: Path) -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SHARD = 256  # inputs of a shard: so much is done again where a process is lost
-RETRIES = 3  # of a batch whose process or machine was lost; more, and it is to blame itself
+TRIES = 4  # of a batch whose process or machine is lost; after them it is to blame itself
 PER_GPU = 4  # processes that share one: each prepares inks slower than it reads them
 KINDS = ("jsonl", "parquet")
 NAMES, CONTENTS = ("file", "id", "name"), ("strokes", "image", "bytes")  # columns, as looked for
@@ -168,8 +168,17 @@ class Shards(Recognise):
         shard = self.job.out / f"part-{name}.{self.job.kind}"
         if shard.exists():  # of a process that was lost after its work
             return _count(read_shard(shard))
+        tries = self.job.out / f".part-{name}.tries"
+        with writing(self.job.out), tries.open("ab") as file:
+            if file.tell() >= TRIES:
+                raise DataError(
+                    f"{reads[0].name} and {len(reads) - 1} others: their process died {TRIES} "
+                    "times, perhaps for want of memory; use fewer --workers, or leave them out"
+                )
+            file.write(b".")
         lines = self.lines(reads)
         write_shard(shard, lines)
+        tries.unlink(missing_ok=True)
         return _count(lines)
 
 
@@ -313,7 +322,6 @@ def _mapped(dataset: Any, work: type, job: Job, actors: int, batch: int) -> Any:
             batch_size=batch,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size),
-            max_task_retries=RETRIES,
             **needs,
         )
 
