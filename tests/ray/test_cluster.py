@@ -193,7 +193,8 @@ def test_a_full_disk(cluster: Cluster, folder: Path, tiny_weights: Path, tmp_pat
         assert 0 < len(before) < 40
         subprocess.run(["mount", "-o", "remount,size=10m", str(out)], check=True)
         report = run(folder, out, tiny_weights)
-        assert (report.before, report.recognized) == (len(before), 40 - len(before))
+        assert report.before >= len(before)  # a process may have ended its shard since
+        assert report.recognized == 40 - report.before
         assert len(rows(out)) == 40
     finally:
         subprocess.run(["umount", str(out)], check=True)
