@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 CORE := .venv-core
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load scale setup browser fonts tables
+.PHONY: demo test test-ray lint style bench bench-gpu bench-train gpu-check load scale setup browser dist docs fonts tables
 
 setup: $(READY)
 
@@ -30,6 +30,11 @@ demo: $(CORE)/.ready
 
 test: $(READY)
 	$(BIN)/pytest
+
+# Bulk recognition on a cluster of two machines made of processes: Ray is large, and slow to start.
+test-ray: $(READY)
+	$(BIN)/pip install -q -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest tests/ray
 
 # Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
 browser:
