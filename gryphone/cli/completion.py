@@ -4,7 +4,10 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import completion_init, get_completion_script
+from typer.completion import (  # type: ignore[attr-defined]
+    completion_init,
+    get_completion_script,
+)
 
 
 class Shell(StrEnum):
@@ -27,7 +30,5 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Who is to complete."
     bash: eval "$(gryphone completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc,
     behind compinit; fish: gryphone completion fish > ~/.config/fish/completions/gryphone.fish
     """
-    name = "gryphone"
-    typer.echo(
-        get_completion_script(prog_name=name, complete_var="_GRYPHONE_COMPLETE", shell=shell)
-    )
+    var = "_GRYPHONE_COMPLETE"
+    typer.echo(get_completion_script(prog_name="gryphone", complete_var=var, shell=shell.value))

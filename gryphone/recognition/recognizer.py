@@ -59,7 +59,7 @@ class Recognizer(Network):
         force_download: bool = False,
         local_files_only: bool = False,
     ) -> Recognizer:
-        """Load a checkpoint directory or, where there is none, a repository of the Hugging Face Hub.
+        """Load a checkpoint directory or, where there is none, a repository of Hugging Face's Hub.
 
         Only the latter needs `pip install 'gryphone[hub]'`, and the options behind `backend`, which
         are those of the Hub's own `from_pretrained`.
