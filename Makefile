@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORE := .venv-core
+BUILD := .venv-build
+CLEAN := .venv-dist
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
+.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser dist fonts tables
 
 setup: $(READY)
 
@@ -30,6 +32,20 @@ demo: $(CORE)/.ready
 
 test: $(READY)
 	$(BIN)/pytest
+
+$(BUILD)/.ready: constraints.txt
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install -q -c constraints.txt build
+	touch $@
+
+# The source archive, the wheel that it builds, and what a user has who installs that and no more.
+dist: $(BUILD)/.ready
+	rm -rf dist $(CLEAN)
+	$(BUILD)/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/pip install -q -c constraints.txt dist/*.whl
+	cd dist && ../$(CLEAN)/bin/python -I ../tests/installed.py
+	cd dist && ../$(CLEAN)/bin/gryphone demo --out ../$(CLEAN)/refinement.png
 
 # Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
 browser:
