@@ -7,9 +7,10 @@ READY := $(VENV)/.ready
 CORE := .venv-core
 BUILD := .venv-build
 CLEAN := .venv-dist
+DOCS := .venv-docs
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser dist fonts tables
+.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser dist docs fonts tables
 
 setup: $(READY)
 
@@ -46,6 +47,19 @@ dist: $(BUILD)/.ready
 	$(CLEAN)/bin/pip install -q -c constraints.txt dist/*.whl
 	cd dist && ../$(CLEAN)/bin/python -I ../tests/installed.py
 	cd dist && ../$(CLEAN)/bin/gryphone demo --out ../$(CLEAN)/refinement.png
+
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c '$(NEW_ENOUGH)'
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
+# The documentation site, in site/; a dead link is an error. The page in it needs npm's registry, and
+# without that the site says so.
+docs: $(DOCS)/.ready
+	rm -rf build/page
+	-$(DOCS)/bin/gryphone page build/page
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
 
 # Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
 browser:
