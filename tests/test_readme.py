@@ -117,3 +117,19 @@ def test_contributing_names_what_is_there() -> None:
     for name in names:
         module, _, part = name.rpartition(".")
         assert hasattr(importlib.import_module(f"gryphone.{module}"), part), name
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    assert len(documents) > 15
+    for document in documents:
+        links = re.findall(r"\]\(([^)\s#]+)", document.read_text(encoding="utf-8"))
+        for link in (link for link in links if "://" not in link):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_every_document_has_its_place_in_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    places = re.findall(r"^ +- (?:[\w ]+: )?([\w-]+\.md)$", site, re.M)
+    made = {"index.md", "try.md", "gallery.md", "model-card.md", "contributing.md", "changelog.md"}
+    assert sorted(places) == sorted({path.name for path in ROOT.glob("docs/*.md")} | made)
