@@ -27,6 +27,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+ROW = 'style="display:flex;flex-wrap:wrap;gap:2em;align-items:center;margin:1.5em 0"'
 LINK = re.compile(r"(!?\[[^\]\n]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -77,7 +78,7 @@ def _serve(files: Any, config: Any, name: str, path: Path) -> None:
 
 
 def _gallery(files: Any, config: Any) -> None:
-    """Every photo of examples/ with its answer, one refinement, and one formula in all notations."""
+    """Every photo of examples/ with its answer, one refinement, one formula in all notations."""
     recognizer = gryphone.load()
     lines = [line.split("\t") for line in (EXAMPLES / "photo/labels.tsv").read_text().splitlines()]
     truths = {name.removesuffix(".jpg"): truth for name, truth in lines}
@@ -94,8 +95,8 @@ def _gallery(files: Any, config: Any) -> None:
         right = list(result.tokens) == normalize(truth)
         said = "" if right else f"<p>Wrong: it is <code>{escape(truth)}</code>.</p>"
         shown = result._repr_html_().replace("\n", " ")
-        text += ["", f"## {name}", "", f"![{name}](gallery/{name}.jpg){{ width=420 }}", ""]
-        text += [f"<div>{shown}{said}</div>"]
+        photo = f'<img src="{name}.jpg" alt="{escape(truth)}" style="height:9em">'
+        text += ["", f"<div {ROW}>{photo}<div>{shown}{said}</div></div>"]
     MADE.mkdir(parents=True, exist_ok=True)
     steps: list[Any] = []
     encoded = recognizer.encode(EXAMPLES / "ink" / "13-quadratic.inkml")
