@@ -20,10 +20,9 @@ CARD = """\
 {data}
 ---
 
-# {name}
+# GryphOne
 
-Handwritten mathematics to LaTeX by symbol-aware masked diffusion: {millions:.1f} million parameters
-for [GryphOne](https://pypi.org/project/gryphone/).
+Handwritten mathematics to LaTeX by symbol-aware masked diffusion: {millions:.1f} million parameters.
 
 ```python
 import gryphone
@@ -67,7 +66,6 @@ class Shared(ModelHubMixin):
         )
         text = CARD.format(
             data=data.to_yaml(),
-            name=repo.rpartition("/")[2],
             millions=about.parameters / 1e6,
             repo=repo,
             licence=licence,
