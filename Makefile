@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORE := .venv-core
+BUILD := .venv-build
+CLEAN := .venv-dist
+DOCS := .venv-docs
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
 .PHONY: demo test test-ray lint style bench bench-gpu bench-train gpu-check load scale setup browser dist docs fonts tables
@@ -35,6 +38,32 @@ test: $(READY)
 test-ray: $(READY)
 	$(BIN)/pip install -q -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest tests/ray
+$(BUILD)/.ready: constraints.txt
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install -q -c constraints.txt build
+	touch $@
+
+# The source archive, the wheel that it builds, and what a user has who installs that and no more.
+dist: $(BUILD)/.ready
+	rm -rf dist $(CLEAN)
+	$(BUILD)/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/pip install -q -c constraints.txt dist/*.whl
+	cd dist && ../$(CLEAN)/bin/python -I ../tests/installed.py
+	cd dist && ../$(CLEAN)/bin/gryphone demo --out ../$(CLEAN)/refinement.png
+
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c '$(NEW_ENOUGH)'
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
+# The documentation site, in site/; a dead link is an error. The page in it needs npm's registry, and
+# without that the site says so.
+docs: $(DOCS)/.ready
+	rm -rf build/page
+	-$(DOCS)/bin/gryphone page build/page
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
 
 # Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
 browser:

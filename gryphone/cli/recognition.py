@@ -54,7 +54,11 @@ def recognize(
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help=f"latex (as without it), {', '.join(FORMATS[1:])}."),
+        typer.Option(
+            "--format",
+            help=f"latex (as without it), {', '.join(FORMATS[1:])}.",
+            autocompletion=lambda: FORMATS,
+        ),
     ] = None,
     seed: Seed = 0,
     out: Annotated[
