@@ -16,6 +16,7 @@ from gryphone.reading.inputs import Input, read_content, read_input
 from gryphone.recognition.answer import answer
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
+from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
 
 
@@ -47,30 +48,43 @@ class Local:
         )
 
     def recognize(
-        self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]
+        self,
+        source: str | bytes,
+        name: str,
+        options: str,
+        emit: Callable[[str], bool],
+        page: bool = False,
     ) -> str:
-        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it."""
+        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it.
+
+        With `page`, all formulas are found and read, and there are no steps.
+        """
         try:
             began = time.perf_counter()
             asked = json.loads(options)
             ink = asked.pop("ink", False)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
-            ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
-            encoded = self._look(source, name)
-            found = answer(encoded, 0, ask, began).to_full_dict()
+            if page:
+                read = _read(source, name)
+                found = read_page(self.network, read, Ask.of(asked)).to_dict()
+            else:
+                ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
+                encoded = self._look(source, name)
+                read, found = encoded.inputs[0], answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
-                strokes = encoded.inputs[0].ink.strokes
-                found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes]}
+                found["ink"] = {"strokes": [s.round(2).tolist() for s in read.ink.strokes]}
             return json.dumps(found)
         except (GryphoneError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})
 
     def _look(self, source: str | bytes, name: str) -> EncodedBatch:
         if self._encoded is None or source != self._source:
-            read: Input = (
-                read_input(json.loads(source), name)
-                if isinstance(source, str)
-                else read_content(source, name)
-            )
-            self._encoded, self._source = EncodedBatch.of(self.network, [read]), source
+            encoded = EncodedBatch.of(self.network, [_read(source, name)])
+            self._encoded, self._source = encoded, source
         return self._encoded
+
+
+def _read(source: str | bytes, name: str) -> Input:
+    if isinstance(source, str):
+        return read_input(json.loads(source), name)
+    return read_content(source, name)

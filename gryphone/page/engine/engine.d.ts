@@ -46,6 +46,20 @@ export interface Answer {
   ink?: { strokes: [number, number][][] };
 }
 
+/** A page: its formulas in reading order, and what is none. */
+export interface PageAnswer {
+  /** The one formula, or all of them aligned. */
+  latex: string;
+  aligned: string;
+  /** Their symbols' strokes are the page's. */
+  formulas: (Answer & { box: [number, number, number, number]; strokes: number[] })[];
+  /** "text", "number" or "crossed out". */
+  asides: { kind: string; box: [number, number, number, number]; strokes: number[]; guess: string }[];
+  seconds: number;
+  warnings: string[];
+  ink?: { strokes: [number, number][][] };
+}
+
 /** The options of the Python package's `recognize`, of which these are the most used. */
 export interface Options {
   /** Refinement steps, 1 to 1000; "auto", the default, takes as many as are needed. */
@@ -92,3 +106,6 @@ export function load(options?: { onProgress?: (part: number) => void }): Promise
 
 /** Read strokes, or a file: a photo, InkML, or strokes as JSON. Loads the engine if need be. */
 export function recognize(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<Answer>;
+
+/** Find and read all formulas; without the options about one: `lock`, `hint`, `remask`, `deadline_ms`. */
+export function recognizePage(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<PageAnswer>;

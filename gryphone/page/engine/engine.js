@@ -43,10 +43,15 @@ function settle({ id, answer }) {
 }
 
 /** Read strokes, [[[x, y], ...], ...], or a File: a photo, InkML or strokes as JSON. */
-export async function recognize(source, { onStep, signal, ...options } = {}) {
+export const recognize = (source, options) => wait(source, options, false);
+
+/** The same for a page: all formulas that are on it. */
+export const recognizePage = (source, options) => wait(source, options, true);
+
+async function wait(source, { onStep, signal, ...options } = {}, page) {
   await load();
   signal?.throwIfAborted();
-  const answered = last.then(() => signal?.aborted || ask(source, options, onStep, signal));
+  const answered = last.then(() => signal?.aborted || ask({ source, options, page }, onStep, signal));
   last = answered.catch(() => {});
   if (!signal) return answered;
   const aborted = new Promise((_, reject) => {
@@ -55,12 +60,12 @@ export async function recognize(source, { onStep, signal, ...options } = {}) {
   return Promise.race([answered, aborted]);
 }
 
-function ask(source, options, onStep, signal) {
+function ask({ source, options, page }, onStep, signal) {
   const id = ++asked;
   if (stop) signal?.addEventListener("abort", () => Atomics.store(stop, 0, id), { once: true });
   return new Promise((resolve, reject) => {
     waiting.set(id, { resolve, reject, onStep: (step) => signal?.aborted || onStep?.(step) });
     const given = source instanceof Blob ? { file: source } : { strokes: source };
-    worker.postMessage({ id, ...given, options, stop });
+    worker.postMessage({ id, page, ...given, options, stop });
   });
 }

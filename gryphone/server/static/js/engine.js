@@ -11,15 +11,27 @@ const engine = isLocal ? import("../../engine/engine.js") : null;
 
 let kept = null; // what is loaded passes the service worker, which keeps it
 
+/** An engine's error as the page knows them. */
+async function told(error) {
+  const { EngineError } = await engine;
+  throw error instanceof EngineError ? new server.ServerError(error.message, { status: 400 }) : error;
+}
+
 const local = {
   async model(onProgress) {
     await kept;
     return (await engine).load({ onProgress });
   },
 
+  async *recognizePage({ strokes, file, options }, signal) {
+    await kept;
+    const { recognizePage } = await engine;
+    yield { event: "result", data: await recognizePage(file ?? strokes, { ...options, signal }).catch(told) };
+  },
+
   async *recognize({ strokes, file, options }, signal) {
     await kept;
-    const { recognize, EngineError } = await engine;
+    const { recognize } = await engine;
     const steps = [];
     let wake = () => {};
     const onStep = (step) => {
@@ -36,13 +48,12 @@ const local = {
       else await new Promise((resolve) => (wake = resolve));
     }
     const { data, error } = outcome;
-    if (error instanceof EngineError) throw new server.ServerError(error.message, { status: 400 });
-    if (error) throw error;
+    if (error) await told(error);
     yield { event: "result", data };
   },
 };
 
-export const { model, recognize } = isLocal ? local : server;
+export const { model, recognize, recognizePage } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
