@@ -17,6 +17,7 @@ from gryphone.recognition.answer import answer
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.question import MOST_STEPS, Ask
+from gryphone.recognition.session import Resumed
 
 
 class Local:
@@ -54,15 +55,20 @@ class Local:
             began = time.perf_counter()
             asked = json.loads(options)
             ink = asked.pop("ink", False)
+            live = asked.pop("live", None)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
+            if live is not None:
+                resumed = Resumed.of(live["known"], live["gestures"], live["final"])
+                given = read_input(json.loads(source), name)
+                return json.dumps(resumed.read(self.network, given, ask).to_full_dict())
             encoded = self._look(source, name)
             found = answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
                 strokes = encoded.inputs[0].ink.strokes
                 found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes]}
             return json.dumps(found)
-        except (GryphoneError, ValueError, TypeError) as error:
+        except (GryphoneError, KeyError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})
 
     def _look(self, source: str | bytes, name: str) -> EncodedBatch:

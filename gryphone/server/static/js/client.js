@@ -86,6 +86,12 @@ export async function* recognize({ strokes, file, options }, signal) {
   }
 }
 
+/** Follow ink that is being written: { strokes, known, gestures, final, options } to an answer. */
+export async function follow(question, signal) {
+  const init = { body: JSON.stringify(question), headers: { "Content-Type": "application/json" } };
+  return (await request("v1/live", { method: "POST", signal, ...init })).json();
+}
+
 /** Server-sent events of a response's body. */
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();

@@ -40,9 +40,20 @@ const local = {
     if (error) throw error;
     yield { event: "result", data };
   },
+
+  async follow({ strokes, options, ...live }, signal) {
+    await kept;
+    const { follow, EngineError } = await engine;
+    try {
+      return await follow(strokes, { ...options, ...live, signal });
+    } catch (error) {
+      if (error instanceof EngineError) throw new server.ServerError(error.message, { status: 400 });
+      throw error;
+    }
+  },
 };
 
-export const { model, recognize } = isLocal ? local : server;
+export const { model, recognize, follow } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
