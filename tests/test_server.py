@@ -251,6 +251,7 @@ def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
     assert set(schema["paths"]) == {
         "/v1/recognize",
         "/v1/page",
+        "/v1/live",
         "/v1/recognize/stream",
         "/v1/model",
         "/healthz",

@@ -18,6 +18,7 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
+from gryphone.recognition.session import Resumed
 
 
 class Local:
@@ -48,33 +49,33 @@ class Local:
         )
 
     def recognize(
-        self,
-        source: str | bytes,
-        name: str,
-        options: str,
-        emit: Callable[[str], bool],
-        page: bool = False,
+        self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]
     ) -> str:
         """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it.
 
-        With `page`, all formulas are found and read, and there are no steps.
+        With `live` among the options, to ink that is being written, with `page`, all formulas on it.
         """
         try:
             began = time.perf_counter()
             asked = json.loads(options)
-            ink = asked.pop("ink", False)
+            ink, page = asked.pop("ink", False), asked.pop("page", False)
+            live = asked.pop("live", None)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
-            if page:
+            ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
+            if live is not None:
                 read = _read(source, name)
-                found = read_page(self.network, read, Ask.of(asked)).to_dict()
+                resumed = Resumed.of(live["known"], live["gestures"], live["final"])
+                found = resumed.read(self.network, read, ask).to_full_dict()
+            elif page:
+                read = _read(source, name)
+                found = read_page(self.network, read, replace(ask, on_step=None)).to_dict()
             else:
-                ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
                 encoded = self._look(source, name)
                 read, found = encoded.inputs[0], answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
                 found["ink"] = {"strokes": [s.round(2).tolist() for s in read.ink.strokes]}
             return json.dumps(found)
-        except (GryphoneError, ValueError, TypeError) as error:
+        except (GryphoneError, KeyError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})
 
     def _look(self, source: str | bytes, name: str) -> EncodedBatch:

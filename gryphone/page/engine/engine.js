@@ -42,16 +42,18 @@ function settle({ id, answer }) {
   else resolve(answer);
 }
 
+/** Follow ink that is being written: its strokes, and what was known of them before. */
+export const follow = (strokes, { known = [], gestures = true, final = false, ...options } = {}) =>
+  recognize(strokes, { ...options, live: { known, gestures, final } });
+
+/** Find and read all formulas of a page: strokes or a File. */
+export const recognizePage = (source, options) => recognize(source, { ...options, page: true });
+
 /** Read strokes, [[[x, y], ...], ...], or a File: a photo, InkML or strokes as JSON. */
-export const recognize = (source, options) => wait(source, options, false);
-
-/** The same for a page: all formulas that are on it. */
-export const recognizePage = (source, options) => wait(source, options, true);
-
-async function wait(source, { onStep, signal, ...options } = {}, page) {
+export async function recognize(source, { onStep, signal, ...options } = {}) {
   await load();
   signal?.throwIfAborted();
-  const answered = last.then(() => signal?.aborted || ask({ source, options, page }, onStep, signal));
+  const answered = last.then(() => signal?.aborted || ask(source, options, onStep, signal));
   last = answered.catch(() => {});
   if (!signal) return answered;
   const aborted = new Promise((_, reject) => {
@@ -60,12 +62,12 @@ async function wait(source, { onStep, signal, ...options } = {}, page) {
   return Promise.race([answered, aborted]);
 }
 
-function ask({ source, options, page }, onStep, signal) {
+function ask(source, options, onStep, signal) {
   const id = ++asked;
   if (stop) signal?.addEventListener("abort", () => Atomics.store(stop, 0, id), { once: true });
   return new Promise((resolve, reject) => {
     waiting.set(id, { resolve, reject, onStep: (step) => signal?.aborted || onStep?.(step) });
     const given = source instanceof Blob ? { file: source } : { strokes: source };
-    worker.postMessage({ id, page, ...given, options, stop });
+    worker.postMessage({ id, ...given, options, stop });
   });
 }

@@ -77,7 +77,7 @@ started.then(
   (error) => postMessage({ broken: error.message }),
 );
 
-self.onmessage = async ({ data: { id, page, strokes, file, options, stop } }) => {
+self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
   asked = true;
   try {
     const { python, local } = await started;
@@ -90,7 +90,7 @@ self.onmessage = async ({ data: { id, page, strokes, file, options, stop } }) =>
       await python.loadPackage("pillow", { messageCallback: () => {} }); // if it is not there yet
       source = python.globals.get("bytes")(python.toPy(await file.arrayBuffer()));
     }
-    const found = local.recognize(source, file?.name || "ink", JSON.stringify(options), emit, page);
+    const found = local.recognize(source, file?.name || "ink", JSON.stringify(options), emit);
     if (file) source.destroy();
     postMessage({ id, answer: JSON.parse(found) });
   } catch (error) {

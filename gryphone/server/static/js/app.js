@@ -58,11 +58,14 @@ reader.addEventListener("step", ({ detail }) => {
 reader.addEventListener("result", ({ detail }) => {
   hideNotice("reading");
   if (!session.isAbout(detail.question)) return;
-  const { refused } = session.receive(detail);
+  const news = detail.question.live ? session.news(detail) : null;
+  const { refused, gesture } = session.receive(detail);
   if (refused) {
     refuseLock(`No well-formed formula has ${refused} there.`);
     return;
   }
+  if (gesture) toast(gesture === "scratched" ? "Scratched out; undo brings it back" : "Written over; undo brings it back");
+  else if (news) player.step(news, "live");
   if (detail.question.opened) pad.fit();
   showTools();
   player.end();
@@ -97,6 +100,7 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
 function showStep(step) {
   const { number, total, look } = step;
   formula.show({ ...laidOut(session.page.lines, session.form, step), locked: session.locks.keys() });
+  if (!look) return; // new ink was followed
   $("progress").style.transform = `scaleX(${number / total})`;
   $("status").textContent = `${look > 1 ? "Second look, step" : "Step"} ${number} of ${total}`;
 }

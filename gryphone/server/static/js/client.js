@@ -55,9 +55,9 @@ export async function model() {
   return (await request("v1/model", { signal: AbortSignal.timeout(TELLING) })).json();
 }
 
-function post(path, { strokes, file, options }, signal) {
+function post(path, { strokes, file, options, live }, signal) {
   if (!file) {
-    const body = JSON.stringify({ strokes, options });
+    const body = JSON.stringify({ strokes, options, ...live });
     return request(path, { method: "POST", signal, body, headers: { "Content-Type": "application/json" } });
   }
   const body = new FormData();
@@ -66,10 +66,11 @@ function post(path, { strokes, file, options }, signal) {
   return request(path, { method: "POST", signal, body });
 }
 
-/** Find and read all formulas; yields { event: "result", data }. */
-export async function* recognizePage(question, signal) {
-  yield { event: "result", data: await (await post("v1/page", question, signal)).json() };
-}
+/** Find and read all formulas. */
+export const recognizePage = async (question, signal) => (await post("v1/page", question, signal)).json();
+
+/** Follow ink that is being written. */
+export const follow = async (question, signal) => (await post("v1/live", question, signal)).json();
 
 /** Read one formula; yields { event: "step" | "result", data }. */
 export async function* recognize(question, signal) {

@@ -3,7 +3,8 @@
 // A stroke is { points: [[x, y, t, pressure?], ...] }, never changed once it is finished.
 // A snapshot is { strokes, photo, pen, locks }. Its strokes are null while a photo is untouched: then
 // they are the ones that were traced in it. `pen` is the width of the pen in the drawing's own units.
-// A lock is { ink, position, symbol, choices }: it holds while a line has exactly this ink.
+// A lock is { ink, own, position, symbol, choices }: it holds while a line has exactly this ink, or a
+// symbol the strokes that were its own.
 
 const MOST_UNDO = 200;
 export const PEN = 3;
@@ -38,6 +39,14 @@ export class Drawing extends EventTarget {
     if (!gone.size) return;
     const strokes = this.strokes.filter((stroke) => !gone.has(stroke));
     this.#apply(strokes.length ? { ...this.now, strokes } : BLANK);
+  }
+
+  /** A gesture has erased strokes; undone, it was never made. */
+  obey(gesture, gone) {
+    this.#past = this.#past.filter(({ strokes }) => !strokes?.includes(gesture));
+    const strokes = this.strokes.filter((stroke) => !gone.has(stroke));
+    this.now = Object.freeze(strokes.length ? { ...this.now, strokes } : BLANK);
+    this.#changed();
   }
 
   clear() {

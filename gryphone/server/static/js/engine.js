@@ -23,10 +23,16 @@ const local = {
     return (await engine).load({ onProgress });
   },
 
-  async *recognizePage({ strokes, file, options }, signal) {
+  async recognizePage({ strokes, file, options }, signal) {
     await kept;
     const { recognizePage } = await engine;
-    yield { event: "result", data: await recognizePage(file ?? strokes, { ...options, signal }).catch(told) };
+    return recognizePage(file ?? strokes, { ...options, signal }).catch(told);
+  },
+
+  async follow({ strokes, options, live }, signal) {
+    await kept;
+    const { follow } = await engine;
+    return follow(strokes, { ...options, ...live, signal }).catch(told);
   },
 
   async *recognize({ strokes, file, options }, signal) {
@@ -53,7 +59,7 @@ const local = {
   },
 };
 
-export const { model, recognize, recognizePage } = isLocal ? local : server;
+export const { model, recognize, recognizePage, follow } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {

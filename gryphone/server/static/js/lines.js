@@ -1,8 +1,8 @@
 // The lines of a page: which strokes are one formula, and how they were read. Pure functions.
 //
-// A line is { strokes, read, data, inks, steps, locks }: its strokes, and once it was read, the strokes
-// that `data` is about (fewer, while one writes on), those of each symbol, the steps of its refinement,
-// and the locks that it was read with, as JSON.
+// A line is { strokes, read, data, inks, steps, locks, final }: its strokes, and once it was read, the
+// strokes that `data` is about (fewer, while one writes on), those of each symbol, the steps of its
+// refinement, the locks that it was read with, as JSON, and whether it was read in full.
 
 import { bounds, usualSize } from "./drawing.js";
 import { atRelation, isFramed, markedLatex } from "./latex.js";
@@ -13,7 +13,7 @@ const DOUBT = 0.7;
 
 export const FORMS = { aligned: "aligned", separate: "separate", cases: "cases" };
 
-export const unread = (strokes) => ({ strokes, read: null, data: null, inks: [], steps: [], locks: "[]" });
+export const unread = (strokes) => ({ strokes, read: null, data: null, inks: [], steps: [], locks: "[]", final: false });
 
 export const sameInk = (a, b) => a?.length === b.length && a.every((stroke, i) => stroke === b[i]);
 
@@ -22,7 +22,7 @@ export const isCurrent = ({ strokes, read }) => sameInk(read, strokes);
 /** One formula's answer as a line; `of` are the strokes that its symbols count. */
 export function asRead(line, data, of, more = {}) {
   const inks = data.symbols.map(({ strokes }) => (strokes ?? []).map((i) => of[i]).filter(Boolean));
-  return { ...line, read: line.strokes, data, inks, steps: [], ...more };
+  return { ...line, read: line.strokes, data, inks, steps: [], final: true, ...more };
 }
 
 /** The same lines with other ink: what is new goes to the line that it stands in, or below. */
@@ -60,7 +60,7 @@ export function found(data, strokes, before) {
   const lines = data.formulas.map((formula) => {
     const ink = inkOf(formula);
     const same = before.lines.find((line) => isCurrent(line) && sameInk(line.strokes, ink));
-    return same ?? asRead(unread(ink), formula, strokes);
+    return same?.final ? same : asRead(unread(ink), formula, strokes);
   });
   if (!lines.length) return { lines: [unread(strokes)], asides: [], checked: true }; // nothing but words
   const asides = data.asides.map((aside) => ({ ...aside, strokes: inkOf(aside) }));
@@ -69,10 +69,10 @@ export function found(data, strokes, before) {
 
 /** Whether it is worth asking for lines. */
 export function mayBeSeveral({ lines, asides }, strokes) {
-  if (lines.length + asides.length !== 1) return true;
+  if (lines.length + asides.length !== 1 || !isCurrent(lines[0])) return true;
   const [{ data }] = lines;
   const [, top, , bottom] = bounds(strokes);
-  return !data || data.confidence < DOUBT || data.warnings.length > 0 || bottom - top > TALL * usualSize(strokes);
+  return data.confidence < DOUBT || data.warnings.length > 0 || bottom - top > TALL * usualSize(strokes);
 }
 
 /** The symbols of all lines, counted through; `at` is a symbol's position in its line. */

@@ -1,7 +1,7 @@
 // Shows refinement steps at a pace the eye can follow, and never makes the answer wait for long.
 
 const PACES = { live: 150, once: 520, slow: 2200 }; // ms that all steps of one reading take to show
-const SLOWEST = { live: 40, once: 70, slow: 700 }; // and one of them, at most
+const SLOWEST = { live: 120, once: 70, slow: 700 }; // and one of them, at most
 
 export class Player {
   #queue = [];

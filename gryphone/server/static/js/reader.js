@@ -2,10 +2,16 @@
 // tries again when the server was away.
 
 import { ServerError } from "./client.js";
-import { recognize, recognizePage } from "./engine.js";
+import { follow, recognize, recognizePage } from "./engine.js";
 
 const SLOW_MS = 12_000; // without a word from the server
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
+
+async function* answers(question, signal) {
+  if (question.page) yield { event: "result", data: await recognizePage(question, signal) };
+  else if (question.live) yield { event: "result", data: await follow(question, signal) };
+  else yield* recognize(question, signal);
+}
 
 export class Reader extends EventTarget {
   #ask; // () => what to ask now, or null
@@ -51,8 +57,7 @@ export class Reader extends EventTarget {
     let slow = wait();
     const steps = [];
     try {
-      const answering = question.page ? recognizePage : recognize;
-      for await (const { event, data } of answering(question, abort.signal)) {
+      for await (const { event, data } of answers(question, abort.signal)) {
         if (abort.signal.aborted) return;
         clearTimeout(slow);
         slow = wait();

@@ -8,12 +8,12 @@ import { asRead, carried, found, isCurrent, kept, latexOf, mayBeSeveral, sameInk
 
 const ALTERNATIVES = 6;
 const DOUBT = 0.7; // a photo of one formula that is less sure is read otherwise, too
-const REST = 700; // ms without new ink before the page is looked over for lines
+const REST = 400; // ms without new ink after which it is read in full, and looked over for lines
 const LIVE = 2000; // ms after new ink in which somebody is writing
 const NOTHING = Object.freeze({ lines: [], asides: [], checked: false });
 
 const plain = (strokes) => strokes.map(({ points }) => points.map(([x, y]) => [x, y]));
-const named = (locks) => JSON.stringify(locks.map(({ position, symbol }) => [position, symbol]));
+const named = (held) => JSON.stringify(held.map(({ at, lock }) => [at, lock.symbol]));
 
 export class Session {
   drawing = new Drawing();
@@ -25,6 +25,7 @@ export class Session {
   #writing = null; // id of what is being written, for the history
   #strokes = this.drawing.strokes; // that `page` is about
   #changed = -Infinity; // when they last did
+  #added = false; // the last change was a stroke
   #writings = new WeakMap(); // snapshot -> the writing it belongs to
   #pages = new WeakMap(); // snapshot -> how it was read
   #trials = new WeakSet(); // snapshots that a lock made
@@ -72,16 +73,22 @@ export class Session {
   get locks() {
     const out = new Map();
     for (const { line, at, position, symbol } of this.symbols) {
-      const locks = this.#locksOf(line);
-      const lock = locks.find((each) => each.position === at);
+      const held = this.#held(line);
+      const lock = held.find((each) => each.at === at)?.lock;
       // What was read with this lock and has it not is of other weights, or fewer steps.
-      if (lock && (lock.symbol === symbol || line.locks !== named(locks))) out.set(position, lock);
+      if (lock && (lock.symbol === symbol || line.locks !== named(held))) out.set(position, lock);
     }
     return out;
   }
 
-  #locksOf(line) {
-    return this.drawing.now.locks.filter(({ ink }) => sameInk(ink, line.strokes));
+  /** The locks on symbols of a line, [{ at, lock }]: by its ink, or when that has changed, by theirs. */
+  #held(line) {
+    return this.drawing.now.locks
+      .map((lock) => {
+        if (!line.read || sameInk(lock.ink, line.read)) return { at: sameInk(lock.ink, line.strokes) ? lock.position : -1, lock };
+        return { at: lock.own.length ? line.inks.findIndex((ink) => sameInk(ink, lock.own)) : -1, lock };
+      })
+      .filter(({ at }) => at >= 0);
   }
 
   lineWith(stroke) {
@@ -108,22 +115,41 @@ export class Session {
     const whole = untouched ? { file: photo.file, photo } : { strokes: plain(this.drawing.strokes) };
     if (untouched && !photo.traced) return { page: true, ...whole, options };
     const { lines, asides, checked } = this.page;
-    const line = lines.find((each) => this.#isDue(each));
+    const rest = this.#changed + REST - performance.now();
+    const line = lines.find((each) => this.#isDue(each)) ?? lines.find(({ data, final }) => data && !final);
     if (line) {
-      const locks = this.#locksOf(line);
-      if (locks.length) options.lock = Object.fromEntries(locks.map(({ position, symbol }) => [position, symbol]));
-      const source = lines.length + asides.length === 1 ? whole : { strokes: plain(line.strokes) };
-      return { ...source, read: line.strokes, locks: named(locks), options };
+      const only = lines.length + asides.length === 1;
+      return this.#lineQuestion(line, only ? whole : { strokes: plain(line.strokes) }, options, rest);
     }
     if (checked || !mayBeSeveral(this.page, this.drawing.strokes)) return null;
-    const rest = this.#changed + REST - performance.now();
     return { page: true, ...whole, read: this.drawing.strokes, rest, options };
+  }
+
+  #lineQuestion(line, source, options, rest) {
+    const held = this.#held(line);
+    const about = { read: line.strokes, locks: named(held), options };
+    const { data, inks, strokes } = line;
+    // New ink is followed at once, and read in full when the pen rests.
+    const follows = !isCurrent(line) && (data || this.#added) && source.strokes;
+    const known = (data?.symbols ?? []).map(({ symbol, modifier }, i) => {
+      const lock = held.find(({ at }) => at === i)?.lock;
+      const numbers = inks[i].map((stroke) => strokes.indexOf(stroke));
+      return { symbol: lock?.symbol ?? symbol, modifier, strokes: numbers, locked: Boolean(lock) };
+    });
+    if (follows) {
+      return { ...about, ...source, options: { alternatives: ALTERNATIVES }, live: { known, gestures: this.#added } };
+    }
+    const quiet = isCurrent(line) && !line.final && !line.due && line.locks === named(held);
+    // Locks of other ink than this are known by their strokes only.
+    if (quiet && held.length) return { ...about, ...source, rest, live: { known, gestures: false, final: true } };
+    if (held.length) options.lock = Object.fromEntries(held.map(({ at, lock }) => [at, lock.symbol]));
+    return { ...about, ...source, rest: quiet ? rest : 0 };
   }
 
   #isDue(line) {
     if (line.due) return true;
     if (line.data && isFramed(line.data)) return false; // only the whole page has frames
-    return !isCurrent(line) || line.locks !== named(this.#locksOf(line));
+    return !isCurrent(line) || line.locks !== named(this.#held(line));
   }
 
   /** Whether an answer to this would still be of use. */
@@ -133,7 +159,7 @@ export class Session {
     const there = new Set(this.drawing.strokes);
     const line = this.lineWith(read[0]);
     if (!line || !read.every((stroke) => there.has(stroke))) return false;
-    return !sameInk(read, line.strokes) || locks === named(this.#locksOf(line));
+    return !sameInk(read, line.strokes) || locks === named(this.#held(line));
   }
 
   /** A step of a line's refinement as it is shown: symbols that were there stay, others are boxes. */
@@ -145,16 +171,31 @@ export class Session {
     return { ...data, stroke: read[0], masked, confidence };
   }
 
+  /** What is new in an answer about ink that is being written, as a step. */
+  news({ question, data: { symbols, kept: known } }) {
+    const rows = symbols.map(({ symbol, modifier }) => [symbol, modifier]);
+    const masked = symbols.map(({ position }) => position).filter((position) => !known.includes(position));
+    return this.watch({ question, data: { rows, masked, total: 1 } }, false);
+  }
+
   /** Take an answer. { refused: symbol } where no formula keeps a lock. */
   receive({ question, data, steps }) {
     if (question.page) return this.#receivePage(question, data);
     const line = this.lineWith(question.read[0]);
     const broken = JSON.parse(question.locks).find(([at, symbol]) => data.symbols[at]?.symbol !== symbol);
     if (broken && this.onTrial) return { refused: broken[1] };
-    const more = { strokes: line.strokes, steps, locks: question.locks, due: false };
+    const gone = new Set((data.erased ?? []).map((i) => question.read[i]));
+    const more = { strokes: line.strokes, steps, due: false, final: data.final ?? true };
     const next = asRead({ ...line, strokes: question.read }, data, question.read, more);
+    next.read = question.read.filter((stroke) => !gone.has(stroke));
+    next.locks = named(this.#held(next));
     this.#set({ ...this.page, lines: this.page.lines.map((each) => (each === line ? next : each)) });
-    return {};
+    const gesture = data.gestures?.at(-1);
+    if (gesture) {
+      const scratch = gesture === "scratched" ? data.erased.at(-1) : question.read.length - 1;
+      this.drawing.obey(question.read[scratch], gone);
+    }
+    return { gesture };
   }
 
   #receivePage({ opened, photo }, data) {
@@ -205,7 +246,9 @@ export class Session {
     const numbered = (strokes) => strokes.map((stroke) => numbers.get(stroke));
     const lines = this.page.lines.map(({ strokes }) => numbered(strokes));
     const held = new Set(this.locks.values());
-    const locks = [...held].map(({ ink, position, symbol }) => ({ ink: numbered(ink), position, symbol }));
+    const locks = [...held].map(({ ink, own, position, symbol }) => {
+      return { ink: numbered(ink), own: numbered(own), position, symbol };
+    });
     return { lines, locks };
   }
 
@@ -218,7 +261,9 @@ export class Session {
     const sound = (numbers) => Array.isArray(numbers) && numbers.length && inkOf(numbers).every(Boolean);
     const next = { ...BLANK, strokes, photo, pen: photo ? Math.max(PEN, photo.width / 220) : pen };
     if (Array.isArray(locks)) {
-      next.locks = locks.filter(({ ink }) => sound(ink)).map((lock) => ({ ...lock, ink: inkOf(lock.ink) }));
+      next.locks = locks
+        .filter(({ ink, own }) => sound(ink) && sound(own))
+        .map((lock) => ({ ...lock, ink: inkOf(lock.ink), own: inkOf(lock.own) }));
     }
     if (Array.isArray(lines) && lines.length && lines.every(sound)) {
       const parts = lines.map((numbers) => unread(inkOf(numbers)));
@@ -240,6 +285,7 @@ export class Session {
     if (strokes !== this.#strokes) {
       this.#changed = performance.now();
       this.selected = null;
+      this.#added = strokes.length === this.#strokes.length + 1 && this.#strokes.every((s, i) => s === strokes[i]);
     }
     this.#set(this.#pages.get(now) ?? (strokes === this.#strokes ? this.page : carried(this.page, strokes)));
     this.#saveDraft();
@@ -273,7 +319,7 @@ export class Session {
     if (!before || !isCurrent(before.line)) return "The new ink is not read yet";
     if (isFramed(before.line.data)) return "Symbols of cases and matrices cannot be locked";
     const choices = this.locks.get(position)?.choices ?? [[before.symbol, before.confidence], ...before.alternatives];
-    const lock = { ink: before.line.strokes, position: before.at, symbol, choices };
+    const lock = { ink: before.line.strokes, own: before.ink, position: before.at, symbol, choices };
     this.drawing.lock([...this.#others([before]), lock]);
     this.#trials.add(this.drawing.now);
     return null;
@@ -285,7 +331,7 @@ export class Session {
 
   /** The locks but those of some symbols. */
   #others(symbols) {
-    const isOf = ({ line, at }, { ink, position }) => at === position && sameInk(ink, line.strokes);
-    return this.drawing.now.locks.filter((lock) => !symbols.some((symbol) => isOf(symbol, lock)));
+    const gone = symbols.flatMap(({ line, at }) => this.#held(line).filter((each) => each.at === at));
+    return this.drawing.now.locks.filter((lock) => !gone.some((each) => each.lock === lock));
   }
 }
