@@ -135,8 +135,9 @@ function refresh() {
   if (current) {
     const { count, confidence, seconds } = current;
     const sure = `${percent(confidence)} sure`;
-    $("status").textContent =
-      count > 1 ? `${count} formulas, all ${sure} or more` : `${sure} · ${Math.round(1000 * seconds)} ms`;
+    const several = count > 1;
+    $("status").textContent = several ? `${count} formulas · ${sure}` : `${sure} · ${Math.round(1000 * seconds)} ms`;
+    $("status").title = several ? "That the least sure of them is right" : "The chance that the whole formula is right";
   }
   $("note").textContent = current ? notes(current, page.asides) : "";
   $("form").hidden = !(shown?.count > 1);

@@ -202,12 +202,14 @@ export class SymbolPanel extends EventTarget {
       h(
         "button",
         { type: "button", class: "quiet", title: "Delete", onclick: () => this.#emit("erase", position) },
-        "Erase its ink",
+        icon("eraser"),
+        h("span", {}, "Erase its ink"),
       ),
       h(
         "button",
         { type: "button", class: "quiet", title: "Escape", onclick: () => this.#emit("pick", null) },
-        "Close",
+        icon("close"),
+        h("span", {}, "Close"),
       ),
     );
   }
