@@ -17,7 +17,7 @@ from gryphone.recognition.answer import answer
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.question import MOST_STEPS, Ask
-from gryphone.recognition.session import Resumed
+from gryphone.recognition.session import Live, Look
 
 
 class Local:
@@ -29,6 +29,7 @@ class Local:
         self.checkpoint = replace(checkpoint, parameters=described["parameters"])
         backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
         self.network = Network(self.checkpoint, backend)
+        self._live = Look(self.network)
         # What was looked at last: a correction asks about the same ink again.
         self._source: Any = None
         self._encoded: EncodedBatch | None = None
@@ -59,9 +60,9 @@ class Local:
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
             if live is not None:
-                resumed = Resumed.of(live["known"], live["gestures"], live["final"])
-                given = read_input(json.loads(source), name)
-                return json.dumps(resumed.read(self.network, given, ask).to_full_dict())
+                strokes = read_input(json.loads(source), name).ink.strokes
+                followed = Live.of(strokes, **live).read(self._live, ask)
+                return json.dumps(followed.to_full_dict())
             encoded = self._look(source, name)
             found = answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
