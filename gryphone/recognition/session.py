@@ -9,7 +9,7 @@ like any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -168,7 +168,8 @@ class Live:
         second = _ask_once(batch, asked)
         if len(second.symbols) != len(first.symbols):  # what is well-formed comes first
             return _ask_once(batch, replace(asked, boxes=True))
-        return _joined(first, second, kept)
+        locked = {s.position for s, k in self._matched(first) if k.locked}
+        return _joined(first, second, kept.keys() - locked)
 
     def _kept(self, found: Result) -> dict[int, str]:
         """What stands at those positions of a new answer whose ink was known."""
@@ -299,7 +300,7 @@ def _ask_once(batch: EncodedBatch, ask: Ask) -> Result:
     return answer_together([question], time.perf_counter(), otherwise=False)[0]
 
 
-def _joined(first: Result, second: Result, kept: Mapping[int, str]) -> Result:
+def _joined(first: Result, second: Result, kept: Collection[int]) -> Result:
     """The second answer; the first said where its symbols are, and doubted those that were kept."""
     symbols = []
     for one, two in zip(first.symbols, second.symbols, strict=True):
