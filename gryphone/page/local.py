@@ -18,7 +18,7 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
-from gryphone.recognition.session import Resumed
+from gryphone.recognition.session import Live, Look
 
 
 class Local:
@@ -30,6 +30,7 @@ class Local:
         self.checkpoint = replace(checkpoint, parameters=described["parameters"])
         backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
         self.network = Network(self.checkpoint, backend)
+        self._live = Look(self.network)
         # What was looked at last: a correction asks about the same ink again.
         self._source: Any = None
         self._encoded: EncodedBatch | None = None
@@ -64,8 +65,8 @@ class Local:
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
             if live is not None:
                 read = _read(source, name)
-                resumed = Resumed.of(live["known"], live["gestures"], live["final"])
-                found = resumed.read(self.network, read, ask).to_full_dict()
+                followed = Live.of(read.ink.strokes, **live).read(self._live, ask)
+                found = followed.to_full_dict()
             elif page:
                 read = _read(source, name)
                 found = read_page(self.network, read, replace(ask, on_step=None)).to_dict()

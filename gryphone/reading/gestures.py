@@ -14,10 +14,10 @@ import numpy as np
 from gryphone.ink import Floats, Stroke, typical_stroke
 
 TURNS, SWING = 4, 0.5  # to and fro: times, each over so much of the whole way
-DENSE = 3.2  # length in longer sides: a letter has less
-BENEATH = 0.7  # of a stroke's length, in the hull of what scratches it out
-SCRATCH = 0.8  # of a usual stroke: how large it is at least
-OVER = 0.6  # of both boxes: what they share, where one is written over the other
+DENSE = 2.0  # length in longer sides
+BENEATH = 0.65  # of a stroke's length, in the hull of what scratches it out
+SCRATCH = 0.4  # of a usual stroke: how large it is at least
+OVER = 0.5  # of both boxes: what they share, where one is written over the other
 POINTS = 64  # of a stroke, evenly spaced
 
 

@@ -1,4 +1,4 @@
-"""Ink that is still being written: known symbols stay, and only what the new ink touches is read.
+"""Ink that is still being written: known symbols stay, and what the new ink touches is read.
 
 After each change the model looks at all the ink once. What it says of a symbol whose ink did not
 change, and which no new ink is near, is not taken up unless it is sure: the symbol stays, is shown
@@ -9,7 +9,7 @@ like any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from gryphone.recognition.question import Ask
 from gryphone.recognition.result import Result, Symbol
 
 NEAR = 0.3  # usual strokes: ink that close may be of the same symbol
-SURE = 0.9  # of another symbol: what has settled gives way
+SURE = 0.95  # of another symbol: what has settled gives way
 UNSURE = 0.9  # what is new is refined once more below it
 MOST_HISTORY = 1_000
 
@@ -35,7 +35,7 @@ MOST_HISTORY = 1_000
 class Known:
     """A symbol of an earlier answer, with the numbers of its strokes; the user may have locked it.
 
-    Where one of the strokes is gone, so is what was known.
+    Where one of the strokes is not there any more, nothing is known.
     """
 
     symbol: str
@@ -46,10 +46,10 @@ class Known:
 
 @dataclass(frozen=True)
 class LiveResult(Result):
-    """An answer while ink is written; its symbols' strokes are the session's numbers.
+    """An answer while ink is written; its symbols' strokes are numbered as they were given.
 
-    kept: positions that were known before. erased: strokes that a gesture took away, and how.
-    final: whether it is a full reading.
+    kept: positions that are as they were known. erased: strokes that gestures took away, and which
+    gestures. final: whether it is a full reading.
     """
 
     kept: tuple[int, ...] = ()
@@ -59,85 +59,196 @@ class LiveResult(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        own = {"kept": list(self.kept), "erased": list(self.erased)}
-        return super().to_dict() | own | {"gestures": list(self.gestures), "final": self.final}
+        own = {name: list(getattr(self, name)) for name in ("kept", "erased", "gestures")}
+        return super().to_dict() | own | {"final": self.final}
+
+
+class Look:
+    """What a network sees of ink, kept until it is asked about other ink."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._last: tuple[list[bytes], EncodedBatch] | None = None
+
+    def __call__(self, strokes: Iterable[Stroke]) -> EncodedBatch:
+        """Look at some strokes, if they are not those of the last time."""
+        ink = Ink(tuple(strokes))
+        same = [stroke.tobytes() for stroke in ink.strokes]
+        if self._last is None or self._last[0] != same:
+            self._last = same, EncodedBatch.of(self.network, [Input(ink)])
+        return self._last[1]
 
 
 @dataclass(frozen=True)
-class State:
-    """What is written, by number, and what is known of it."""
+class Live:
+    """Ink by the numbers of its strokes, and what is known of it: all that a session is.
+
+    `gestures`: whether a stroke that nothing is known of may erase others. `final`: whether the pen
+    rests.
+    """
 
     strokes: Mapping[int, Stroke] = field(default_factory=dict)
     known: tuple[Known, ...] = ()
-    result: LiveResult | None = None
+    gestures: bool = True
+    final: bool = False
+
+    @classmethod
+    def of(cls, strokes: Sequence[Stroke], known: Iterable[Mapping[str, Any]], **how: bool) -> Live:
+        """The same from plain data."""
+        rows = (Known(**{**each, "strokes": tuple(each["strokes"])}) for each in known)
+        return cls(dict(enumerate(strokes)), tuple(rows), **how)
+
+    def read(self, look: Look, ask: Ask) -> LiveResult:
+        """The answer, after what gestures have erased."""
+        check_live(ask)
+        for each in self.known:
+            token_id(look.network.tokenizer, 0, each.symbol, "known")
+        began = time.perf_counter()
+        erased, gestures = self._erased()
+        own: dict[str, Any] = {"erased": erased, "gestures": gestures, "final": self.final}
+        left = replace(self, strokes={n: s for n, s in self.strokes.items() if n not in erased})
+        if not left.strokes:
+            return LiveResult("", (), 1.0, (), (), 0, 0.0, ask.seed, **own)
+        batch = look(left.strokes.values())
+        found = left._finished(batch, ask, began) if self.final else left._followed(batch, ask)
+        own["kept"] = tuple(s.position for s, k in left._matched(found) if s.symbol == k.symbol)
+        own["symbols"] = left._numbered(found)
+        own["seconds"] = time.perf_counter() - began
+        said = {name: getattr(found, name) for name in Result.__dataclass_fields__}
+        return LiveResult(**said | own)
+
+    def after(self, found: LiveResult) -> Live:
+        """What is there, and known, after an answer; locks stay with their ink."""
+        strokes = {n: s for n, s in self.strokes.items() if n not in found.erased}
+        locked = {frozenset(known.strokes): known.symbol for known in self.known if known.locked}
+        known = (
+            Known(s.symbol, s.modifier, s.strokes, locked.get(frozenset(s.strokes)) == s.symbol)
+            for s in found.symbols
+        )
+        return replace(self, strokes=strokes, known=tuple(known))
+
+    def _erased(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The strokes that new ones take away, and how; what scratches is no ink itself."""
+        old = {n for known in self.known for n in known.strokes}
+        symbols = [known.strokes for known in self.known]
+        gone: list[int] = []
+        names = []
+        for number in [n for n in self.strokes if n not in old] if self.gestures else ():
+            earlier = {n: s for n, s in self.strokes.items() if n < number and n not in gone}
+            if done := erased_by(self.strokes[number], earlier, symbols):
+                name, under = done
+                gone += [*under, *([number] if name == "scratched" else ())]
+                names.append(name)
+        return tuple(gone), tuple(names)
+
+    def _finished(self, batch: EncodedBatch, ask: Ask, began: float) -> Result:
+        """What any reading says; once more where that is not what was locked."""
+        found = answer(batch, 0, ask, began)
+        lock = {s.position: k.symbol for s, k in self._matched(found) if k.locked}
+        if all(found.symbols[place].symbol == name for place, name in lock.items()):
+            return found
+        return answer(batch, 0, replace(ask, lock=lock), began)
+
+    def _followed(self, batch: EncodedBatch, ask: Ask) -> Result:
+        """One step about everything, and one about what is new, around what has settled."""
+        quick = replace(ask, steps=1, on_step=None, n_best=1, samples=1)
+        first = _ask_once(batch, quick)
+        if batch.network.checkpoint.config.kind != "diffusion":
+            return first
+        kept = self._kept(first)
+        ids = first.ids.copy()
+        for place, name in kept.items():
+            ids[place, 0] = batch.network.tokenizer.vocabularies[0].id(name)
+        changed = bool((ids != first.ids).any())
+        fresh = [s for s in first.symbols if s.position not in kept]
+        again = [s.position for s in fresh if changed or s.confidence < UNSURE]
+        if not again and not changed:
+            return first
+        asked = replace(quick, given=replace(first, ids=ids), remask=again, boxes=False)
+        second = _ask_once(batch, asked)
+        if len(second.symbols) != len(first.symbols):  # what is well-formed comes first
+            return _ask_once(batch, replace(asked, boxes=True))
+        locked = {s.position for s, k in self._matched(first) if k.locked}
+        return _joined(first, second, kept.keys() - locked)
+
+    def _kept(self, found: Result) -> dict[int, str]:
+        """What stands at those positions of a new answer whose ink was known."""
+        matched = self._matched(found)
+        same = {n for _, known in matched for n in known.strokes}
+        other = [s for n, s in self.strokes.items() if n not in same]
+        touched = near(other, {n: self.strokes[n] for n in same})
+        return {
+            symbol.position: known.symbol
+            for symbol, known in matched
+            if known.locked
+            or known.symbol == symbol.symbol
+            or not (symbol.confidence > SURE or touched & {*known.strokes})
+        }
+
+    def _matched(self, found: Result) -> list[tuple[Symbol, Known]]:
+        """Symbols of an answer with the known ones that have the very same strokes."""
+        known = {frozenset(each.strokes): each for each in self.known if each.strokes}
+        pairs = zip(found.symbols, self._numbered(found), strict=True)
+        return [(s, known[own]) for s, n in pairs if (own := frozenset(n.strokes)) in known]
+
+    def _numbered(self, found: Result) -> tuple[Symbol, ...]:
+        """An answer's symbols with our numbers for their strokes."""
+        numbers = list(self.strokes)
+        return tuple(
+            replace(s, strokes=tuple(numbers[i] for i in s.strokes)) for s in found.symbols
+        )
 
 
 class Session:
-    """Ink and what it says, change by change. Every stroke has a number, which it keeps.
+    """Ink that is being written. Every stroke has a number, which it keeps."""
 
-    Any process can go on with a session: `strokes` by number and what is `known` of them are all.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        ask: Ask | None = None,
-        *,
-        gestures: bool = True,
-        strokes: Mapping[int, Any] | None = None,
-        known: Iterable[Known] = (),
-    ) -> None:
-        self.network, self.ask, self.gestures = network, ask or Ask(), gestures
+    def __init__(self, network: Network, ask: Ask | None = None, *, gestures: bool = True) -> None:
+        self.ask, self._look = ask or Ask(), Look(network)
         check_live(self.ask)
-        given = dict(strokes or {})
-        read = dict(zip(given, frozen_strokes(given.values(), "ink"), strict=True))
-        for each in (known := tuple(known)):
-            token_id(network.tokenizer, 0, each.symbol, "known")
-        self._state = State(read, known)
-        self._next = max(read, default=-1) + 1
-        self._past: list[State] = []
-        self._future: list[State] = []
-        self._encoded: tuple[Mapping[int, Stroke], EncodedBatch] | None = None
+        self._live, self.result = Live(gestures=gestures), None
+        self._next = 0
+        self._past: list[tuple[Live, LiveResult | None]] = []
+        self._future: list[tuple[Live, LiveResult | None]] = []
+
+    result: LiveResult | None  # the last answer
 
     @property
     def strokes(self) -> Mapping[int, Stroke]:
         """What is written, by number."""
-        return self._state.strokes
-
-    @property
-    def result(self) -> LiveResult | None:
-        """The last answer."""
-        return self._state.result
+        return self._live.strokes
 
     def add(self, *strokes: Any) -> LiveResult:
-        """Write strokes; one that is a gesture erases others, and itself."""
-        new = frozen_strokes(strokes, "ink")
-        numbers = range(self._next, self._next + len(new))
-        self._next += len(new)
-        return self._change({**self.strokes, **dict(zip(numbers, new, strict=True))}, numbers)
+        """Write strokes; one that is a gesture erases others."""
+        return self.replace((), *strokes)
 
     def remove(self, *numbers: int) -> LiveResult:
         """Take strokes away."""
-        self._check(numbers)
-        return self._change({n: s for n, s in self.strokes.items() if n not in numbers})
+        return self.replace(numbers)
 
     def replace(self, numbers: Sequence[int], *strokes: Any) -> LiveResult:
-        """Take strokes away and write others, which are no gestures."""
-        self._check(numbers)
+        """Take strokes away and write others."""
+        for number in numbers:
+            if number not in self.strokes:
+                raise ConfigError(f"there is no stroke {number}; session.strokes has all")
         left = {n: s for n, s in self.strokes.items() if n not in numbers}
         new = frozen_strokes(strokes, "ink")
-        left |= dict(zip(range(self._next, self._next + len(new)), new, strict=True))
+        found = self._change(replace(self._live, strokes=left | dict(enumerate(new, self._next))))
         self._next += len(new)
-        return self._change(left)
+        return found
 
     def lock(self, position: int, symbol: str) -> LiveResult:
         """Keep a symbol of the last answer, or another in its place, while its ink is there."""
-        if not 0 <= position < len(self._state.known):
-            raise ConfigError(f"position is {position}; the answer has {len(self._state.known)}")
-        token_id(self.network.tokenizer, 0, symbol, f"lock[{position}]")
-        known = list(self._state.known)
+        known = list(self._live.known)
+        if not 0 <= position < len(known):
+            raise ConfigError(f"position is {position}; the answer has {len(known)} symbols")
         known[position] = replace(known[position], symbol=symbol, locked=True)
-        return self._change(self.strokes, known=tuple(known))
+        return self._change(replace(self._live, known=tuple(known)))
+
+    def finish(self) -> LiveResult:
+        """A full reading: that of `recognize`, but for what is locked."""
+        self.result = replace(self._live, final=True).read(self._look, self.ask)
+        self._live = self._live.after(self.result)
+        return self.result
 
     def undo(self) -> LiveResult | None:
         """What was before the last change, also one by a gesture or a lock."""
@@ -147,162 +258,18 @@ class Session:
         """What was undone last."""
         return self._go(self._future, self._past)
 
-    def finish(self) -> LiveResult:
-        """A full reading: that of `recognize`, but for what is locked."""
-        found = self.read((), final=True)
-        self._state = State(self.strokes, self._known(found), found)
-        return found
-
-    def read(self, new: Iterable[int], final: bool = False) -> LiveResult:
-        """Read what is there; strokes that are `new` may be gestures, and then erase others."""
-        began = time.perf_counter()
-        erased, gestures = self._gestures(new)
-        strokes = {n: s for n, s in self.strokes.items() if n not in erased}
-        self._state = replace(self._state, strokes=strokes)
-        if not strokes:
-            empty = Result("", (), 1.0, (), (), 0, 0.0, self.ask.seed)
-            return _live(empty, {}, erased, gestures, final=final)
-        batch = self._look(strokes)
-        found = self._finished(batch, began) if final else None
-        kept: list[int] = []
-        if found is None:
-            found, kept = self._followed(batch, began)
-        seconds = time.perf_counter() - began
-        found = replace(found, seconds=seconds)
-        return _live(found, dict(enumerate(strokes)), erased, gestures, kept, final)
-
-    def _change(
-        self,
-        strokes: Mapping[int, Stroke],
-        new: Iterable[int] = (),
-        known: tuple[Known, ...] | None = None,
-    ) -> LiveResult:
-        before = self._state
-        self._state = State(strokes, before.known if known is None else known)
-        try:
-            found = self.read(new)
-        except BaseException:
-            self._state = before
-            raise
-        self._past = [*self._past, before][-MOST_HISTORY:]
+    def _change(self, live: Live) -> LiveResult:
+        found = live.read(self._look, self.ask)
+        self._past = [*self._past, (self._live, self.result)][-MOST_HISTORY:]
         self._future.clear()
-        self._state = State(self.strokes, self._known(found), found)
+        self._live, self.result = live.after(found), found
         return found
 
-    def _known(self, found: LiveResult) -> tuple[Known, ...]:
-        """What is known after an answer; locks stay with their ink."""
-        locked = {known.strokes: known.symbol for known in self._state.known if known.locked}
-        return tuple(
-            Known(s.symbol, s.modifier, s.strokes, locked.get(s.strokes) == s.symbol)
-            for s in found.symbols
-        )
-
-    def _go(self, back: list[State], forth: list[State]) -> LiveResult | None:
+    def _go(self, back: list[Any], forth: list[Any]) -> LiveResult | None:
         if back:
-            forth.append(self._state)
-            self._state = back.pop()
+            forth.append((self._live, self.result))
+            self._live, self.result = back.pop()
         return self.result
-
-    def _check(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            if number not in self.strokes:
-                raise ConfigError(f"there is no stroke {number}; see session.strokes")
-
-    def _gestures(self, new: Iterable[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """The strokes that new ones take away, those themselves where they scratch, and how."""
-        gone: list[int] = []
-        names = []
-        for number in new if self.gestures else ():
-            earlier = {n: s for n, s in self.strokes.items() if n < number and n not in gone}
-            symbols = [known.strokes for known in self._state.known]
-            if done := erased_by(self.strokes[number], earlier, symbols):
-                name, under = done
-                gone += [*under, *([number] if name == "scratched" else ())]
-                names.append(name)
-        return tuple(gone), tuple(names)
-
-    def _look(self, strokes: Mapping[int, Stroke]) -> EncodedBatch:
-        if self._encoded is None or self._encoded[0].keys() != strokes.keys():
-            given = Input(Ink(tuple(strokes.values())))
-            self._encoded = strokes, EncodedBatch.of(self.network, [given])
-        return self._encoded[1]
-
-    def _finished(self, batch: EncodedBatch, began: float) -> Result:
-        """What any reading says; once more where that is not what was locked."""
-        found = answer(batch, 0, self.ask, began)
-        wrong = {s.position: k.symbol for s, k in self._matched(found) if k.locked}
-        if all(found.symbols[place].symbol == name for place, name in wrong.items()):
-            return found
-        return answer(batch, 0, replace(self.ask, lock=wrong), began)
-
-    def _followed(self, batch: EncodedBatch, began: float) -> tuple[Result, list[int]]:
-        """One step about everything, and one about what is new, around what has settled."""
-        quick = replace(self.ask, steps=1, deadline_ms=None, on_step=None, n_best=1, samples=1)
-        first = _ask_once(batch, quick, began)
-        if self.network.checkpoint.config.kind != "diffusion":
-            return first, []
-        matched = self._matched(first)
-        near = self._near({n for _, known in matched for n in known.strokes})
-        ids = first.ids.copy()
-        kept = []
-        for symbol, known in matched:
-            if known.symbol != symbol.symbol:
-                if not known.locked and (symbol.confidence > SURE or near & {*known.strokes}):
-                    continue
-                ids[symbol.position, 0] = self.network.tokenizer.vocabularies[0].id(known.symbol)
-            kept.append(symbol.position)
-        doubtful = [
-            s.position
-            for s in first.symbols
-            if s.position not in kept and (s.confidence < UNSURE or (ids != first.ids).any())
-        ]
-        if not doubtful and (ids == first.ids).all():
-            return first, kept
-        asked = replace(quick, given=replace(first, ids=ids), remask=tuple(doubtful))
-        return _ask_once(batch, asked, began), kept
-
-    def _matched(self, found: Result) -> list[tuple[Symbol, Known]]:
-        """Symbols of an answer that have the very strokes of a known one."""
-        numbers = list(self.strokes)
-        by_strokes = {frozenset(k.strokes): k for k in self._state.known if k.strokes}
-        pairs = [
-            (s, by_strokes.get(frozenset(numbers[i] for i in s.strokes))) for s in found.symbols
-        ]
-        return [(symbol, known) for symbol, known in pairs if known is not None]
-
-    def _near(self, known: set[int]) -> set[int]:
-        """Those of the known strokes that new ones come near."""
-        strokes = self.strokes
-        new = [evenly(s) for n, s in strokes.items() if n not in known]
-        if not new:
-            return set()
-        room = NEAR * typical_stroke(list(strokes.values()))
-        ink = np.concatenate(new)
-        return {
-            n for n in known if (((evenly(strokes[n])[:, None] - ink) ** 2).sum(2).min() <= room**2)
-        }
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """What any process needs, besides the strokes, to go on with a session."""
-
-    known: tuple[Known, ...] = ()
-    gestures: bool = True
-    final: bool = False
-
-    @classmethod
-    def of(cls, known: Iterable[Mapping[str, Any]], gestures: bool, final: bool) -> Resumed:
-        """The same from plain data."""
-        rows = (Known(**each | {"strokes": tuple(each["strokes"])}) for each in known)
-        return cls(tuple(rows), gestures, final)
-
-    def read(self, network: Network, given: Input, ask: Ask) -> LiveResult:
-        """The answer after the newest strokes, which nothing is known of."""
-        strokes = dict(enumerate(given.ink.strokes))
-        session = Session(network, ask, gestures=self.gestures, strokes=strokes, known=self.known)
-        old = {number for known in self.known for number in known.strokes}
-        return session.read([n for n in strokes if n not in old], self.final)
 
 
 def check_live(ask: Ask) -> None:
@@ -314,27 +281,34 @@ def check_live(ask: Ask) -> None:
         )
 
 
-def _ask_once(batch: EncodedBatch, ask: Ask, began: float) -> Result:
+def near(new: Sequence[Stroke], earlier: Mapping[int, Stroke]) -> set[int]:
+    """Those of some strokes that new ones come near."""
+    if not new or not earlier:
+        return set()
+    room = NEAR * typical_stroke([*earlier.values(), *new])
+    ink = np.concatenate([evenly(stroke) for stroke in new])
+
+    def gap(stroke: Stroke) -> float:
+        return float(((evenly(stroke)[:, None] - ink) ** 2).sum(2).min()) ** 0.5
+
+    return {n for n, stroke in earlier.items() if gap(stroke) <= room}
+
+
+def _ask_once(batch: EncodedBatch, ask: Ask) -> Result:
     """An answer without a second look."""
     question = replace(prepare(batch, 0, ask), again=False)
-    return answer_together([question], began, otherwise=False)[0]
+    return answer_together([question], time.perf_counter(), otherwise=False)[0]
 
 
-def _live(
-    found: Result,
-    numbers: Mapping[int, int],
-    erased: tuple[int, ...],
-    gestures: tuple[str, ...],
-    kept: Sequence[int] = (),
-    final: bool = False,
-) -> LiveResult:
-    """An answer with the session's numbers for its strokes."""
-    symbols = tuple(replace(s, strokes=tuple(numbers[i] for i in s.strokes)) for s in found.symbols)
-    own = {name: getattr(found, name) for name in Result.__dataclass_fields__}
-    return LiveResult(
-        **own | {"symbols": symbols},
-        kept=tuple(kept),
-        erased=erased,
-        gestures=gestures,
-        final=final,
-    )
+def _joined(first: Result, second: Result, kept: Collection[int]) -> Result:
+    """The second answer; the first said where its symbols are, and doubted those that were kept."""
+    symbols = []
+    for one, two in zip(first.symbols, second.symbols, strict=True):
+        two = replace(two, box=one.box, strokes=one.strokes)
+        if one.position in kept:
+            odds = {one.symbol: one.confidence, **dict(one.alternatives)}
+            sure = odds.pop(two.symbol, 0.0)
+            two = replace(two, confidence=sure, alternatives=tuple(odds.items()))
+        symbols.append(two)
+    whole = min([second.confidence, *(symbols[place].confidence for place in kept)])
+    return replace(second, symbols=tuple(symbols), confidence=whole)

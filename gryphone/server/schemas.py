@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -15,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from gryphone.ink import LARGEST_COORDINATE
+from gryphone.ink import LARGEST_COORDINATE, Stroke
 from gryphone.recognition.question import AUTO, AUTO_STEPS, MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.recognition.result import Result
-from gryphone.recognition.session import Resumed
+from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
 from gryphone.writers import TARGETS
 
@@ -280,9 +281,10 @@ class LiveRequest(StrictModel):
     final: bool = Field(default=False, description="The pen rests: read it as `recognize` does.")
     options: Options = Field(default_factory=Options)
 
-    def resumed(self) -> Resumed:
+    def live(self, strokes: Sequence[Stroke]) -> Live:
         """The session, as far as it was."""
-        return Resumed.of([k.model_dump() for k in self.known], self.gestures, self.final)
+        known = [each.model_dump() for each in self.known]
+        return Live.of(strokes, known, gestures=self.gestures, final=self.final)
 
 
 class Upload(BaseModel):

@@ -23,7 +23,7 @@ from gryphone.recognition.page import PageResult, check_ask, read_page
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
-from gryphone.recognition.session import check_live
+from gryphone.recognition.session import Look, check_live
 from gryphone.server.admission import Admission, Place
 from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
 from gryphone.server.problems import Problem, problem_of
@@ -147,9 +147,9 @@ class Service:
         if kind == "page":
             check_ask(ask)
             job.read = read_page
-        elif submission.live is not None:
+        elif (live := submission.live) is not None:
             check_live(ask)
-            job.read = submission.live.read
+            job.read = lambda recognizer, _, ask: live.read(Look(recognizer), ask)
         job.cost = cost_of(submission.patches, ask)
         self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
         if events is not None:

@@ -25,7 +25,7 @@ from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.recognition.drawing import patches_of
 from gryphone.recognition.page import Paper, check_lines, to_read
-from gryphone.recognition.session import Resumed
+from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_live, parse_options, parse_request
 from gryphone.server.settings import Settings
@@ -51,7 +51,7 @@ class Submission:
     size: tuple[int, int] | None = None
     sent: bool = False  # the client knows the strokes: they are its own
     patches: int = 0  # of the canvas that the ink touches: the model's work
-    live: Resumed | None = None  # ink that is being written
+    live: Live | None = None  # ink that is being written
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _read_live(body: bytes, content_type: str, settings: Settings) -> Submission
     _check_json(body, "ink", settings)
     request = parse_live(body)
     ink = read_strokes({"strokes": request.strokes}, name="ink", limits=settings.ink)
-    return Submission(Input(ink), request.options, sent=True, live=request.resumed())
+    return Submission(Input(ink), request.options, sent=True, live=request.live(ink.strokes))
 
 
 def _read_request(body: bytes, content_type: str, settings: Settings) -> Submission:

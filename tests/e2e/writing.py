@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,8 @@ from playwright.sync_api import (
 from gryphone.reading.inkml import read_inkml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ASKED = re.compile(r"/v1/(live|page|recognize/stream)$")  # whatever the page has read
+STREAM = "**/v1/recognize/stream"
 PATIENCE = 30_000  # milliseconds; the machine may be busy
 expect.set_options(timeout=PATIENCE)
 

@@ -1,6 +1,6 @@
 // The page: what happens to its elements goes to the session, and what the session says is shown.
 
-import { askKey, installControls } from "./controls.js";
+import { askKey, installControls, keyIsWrong } from "./controls.js";
 import { $, percent, toast } from "./dom.js";
 import { loadDraft } from "./draft.js";
 import { completeOffline, isLocal, keepOffline, model } from "./engine.js";
@@ -28,6 +28,7 @@ const reader = new Reader(() => {
   return question?.rest && pad.busy ? { ...question, rest: 200 } : question;
 });
 const player = new Player(showStep, showAnswer);
+let keyTimer = 0;
 let slowly = false; // the reading under way is a replay
 
 // Asking
@@ -81,19 +82,26 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   setState("error");
   $("status").textContent = "";
   if (error.status === 401) {
-    showNotice(askKey(), true);
+    showNotice(keyIsWrong() ? "The server did not take this API key." : "This server asks for an API key.", true);
+    askKeyAtRest();
   } else if (wait !== null) {
     showNotice(`${error.message} Trying again in ${Math.round(wait / 1000)} s.`, true);
   } else if (session.incoming) {
     session.incoming = null; // what was there before stays, and is read if it was not
-    if (session.current) showAnswer();
-    showNotice(error.message, !session.current && !drawing.empty, "file");
+    showNotice(error.message, false, "file");
+    if (!drawing.empty) reader.wake();
   } else if (session.onTrial) {
     refuseLock(error.message);
   } else {
     showNotice(error.message, error.status >= 500);
   }
 });
+
+/** Not under the pen of somebody who is writing. */
+function askKeyAtRest() {
+  clearTimeout(keyTimer);
+  keyTimer = setTimeout(() => (pad.busy || session.isLive ? askKeyAtRest() : askKey()), 300);
+}
 
 // Showing
 
@@ -116,6 +124,7 @@ function settle() {
   slowly = false;
   if (document.body.dataset.state === "done") return;
   setState("done");
+  hideNotice("reading");
   session.keep();
   const { latex, confidence } = session.current;
   $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
@@ -177,7 +186,7 @@ function setState(state) {
   document.body.dataset.state = state;
 }
 
-/** `about`: "reading", which an answer settles, or "file". */
+/** `about`: "reading", which an answer settles, "file", "lock" or "storage". */
 function showNotice(text, retry = false, about = "reading") {
   $("notice-text").textContent = text;
   $("notice-retry").hidden = !retry;
@@ -281,7 +290,7 @@ function lock({ position, symbol }) {
 
 function refuseLock(why) {
   drawing.revert();
-  showNotice(`${why} The lock was taken off.`);
+  showNotice(`${why} The lock was taken off.`, false, "lock");
 }
 
 function step(by) {

@@ -143,17 +143,16 @@ function installKeyDialog({ ask, onKey }) {
   });
 }
 
-/** The server wants a key, or another one; says so. */
+export const keyIsWrong = () => Boolean(apiKey.get());
+
+/** The server wants a key, or another one. */
 export function askKey() {
   const dialog = $("key");
-  const wrong = Boolean(apiKey.get());
-  $("key-wrong").hidden = !wrong;
-  $("key-value").setAttribute("aria-invalid", String(wrong));
-  if (!dialog.open) {
-    $("key-value").value = apiKey.get();
-    dialog.returnValue = "";
-    dialog.showModal();
-    $("key-value").select();
-  }
-  return wrong ? "The server did not take this API key." : "This server asks for an API key.";
+  $("key-wrong").hidden = !keyIsWrong();
+  $("key-value").setAttribute("aria-invalid", String(keyIsWrong()));
+  if (dialog.open) return;
+  $("key-value").value = apiKey.get();
+  dialog.returnValue = "";
+  dialog.showModal();
+  $("key-value").select();
 }

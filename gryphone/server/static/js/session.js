@@ -213,6 +213,7 @@ export class Session {
     const page = found(data, this.drawing.strokes, this.page);
     const [line, ...others] = page.lines;
     if (first && !others.length) line.due = line.data?.confidence < DOUBT;
+    else if (!photo && !others.length && !this.page.lines.includes(line)) line.final = false; // as any formula
     this.#set(page);
     this.#saveDraft();
     return {};
