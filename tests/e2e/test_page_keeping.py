@@ -15,7 +15,7 @@ if not NEEDED:  # in CI its absence is an error
 
 from PIL import Image
 from playwright.sync_api import expect
-from writing import ASKED, EXAMPLES, Desk
+from writing import ASKED, EXAMPLES, Desk, example
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -211,3 +211,67 @@ def test_a_server_that_hangs_is_named(desk: Desk) -> None:
     desk.page.clock.resume()
     desk.shows("a+b=c")
     expect(desk.find("#notice")).to_be_hidden()
+
+
+def test_undo_and_redo_know_locks(desk: Desk) -> None:
+    correct(desk)
+    ink = len(desk.ink())
+    desk.press("Escape", "Control+z")
+    desk.shows("a+b=c")
+    expect(desk.find(".chip.locked")).to_have_count(0)
+    assert len(desk.ink()) == ink
+    desk.press("Control+Shift+z")
+    desk.shows(BETA)
+    expect(desk.find(".chip.locked")).to_have_count(1)
+
+
+def test_the_history_beside_the_paper(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    desk.open_example("01-power")
+    rows = desk.find("#recent li")
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator(".thumbnail path").get_attribute("d").count("M") == len(
+        example("02-sum")
+    )
+    rows.nth(1).get_by_role("button", name="Copy").click()
+    expect(desk.find("#toast")).to_have_text("LaTeX copied")
+    assert desk.page.evaluate("() => navigator.clipboard.readText()") == "a+b=c"
+    # The keys of any other page copy what is read; what is selected is copied as ever.
+    desk.press("Control+c")
+    desk.wait_for("navigator.clipboard.readText().then((text) => text === 'x^{2}')")
+    desk.page.evaluate("() => getSelection().selectAllChildren(document.querySelector('.tagline'))")
+    desk.press("Control+c")
+    desk.wait_for("navigator.clipboard.readText().then((text) => text.startsWith('Write a'))")
+    rows.nth(1).locator(".again").click()
+    desk.shows("a+b=c")
+
+
+@pytest.mark.parametrize("broken", ["{", '{"a": 1}', '[{"id": "1"}, null]'])
+def test_what_is_damaged_is_put_aside(desk: Desk, broken: str) -> None:
+    desk.open_example("02-sum")
+    desk.page.evaluate(
+        """(broken) => {
+          const kept = JSON.parse(localStorage.getItem("gryphone.history"));
+          const list = broken.startsWith("[") ? [...JSON.parse(broken), ...kept] : null;
+          localStorage.setItem("gryphone.history", list ? JSON.stringify(list) : broken);
+          const draft = '{"strokes": [{"points": [[1, null]]}]}';
+          sessionStorage.setItem("gryphone.draft", draft);
+        }""",
+        broken,
+    )
+    desk.page.reload()
+    expect(desk.find("#notice-text")).to_contain_text(
+        "put aside (gryphone.history.damaged, gryphone.draft.damaged)"
+    )
+    aside = desk.page.evaluate("() => localStorage.getItem('gryphone.history.damaged')")
+    assert broken.strip("[]") in aside.replace(",", ", ").replace(":", ": ")
+    sound = ["a+b=c"] if broken.startswith("[") else []
+    assert desk.past() == sound
+    desk.open_example("01-power")
+    assert desk.past() == ["x^{2}", *sound]
+
+
+def test_the_example(desk: Desk) -> None:
+    desk.find("#example").click()
+    desk.shows(r"x=\frac{-b+\sqrt{b^{2}-4ac}}{2a}")
+    expect(desk.find("#example")).to_be_hidden()

@@ -135,6 +135,12 @@ class Desk:
         script = "(text) => JSON.parse(text).strokes.map((stroke) => stroke.points)"
         return list(self.page.evaluate(script, found))
 
+    def view(self) -> tuple[float, float, float]:
+        """Scale and origin of the paper."""
+        script = "(name) => parseFloat(document.getElementById('pad').style.getPropertyValue(name))"
+        grid, x, y = (self.page.evaluate(script, f"--grid{axis}") for axis in ("", "-x", "-y"))
+        return grid / 28, x, y
+
     def past(self) -> list[str]:
         """The LaTeX of the history, the newest first."""
         found = self.page.evaluate("() => localStorage.getItem('gryphone.history')")

@@ -93,10 +93,10 @@ export class Pad extends EventTarget {
     // What is written in sight needs no bar yet.
     const reach = [0, 1].map((i) => (ink[i + 2] > seen[i + 2] ? ink[i + 2] + room[i] : seen[i + 2]));
     const paper = [Math.min(ink[0], seen[0]), Math.min(ink[1], seen[1]), ...reach];
-    const last = strokes.length ? bounds(strokes.slice(-1)) : ink;
+    const last = bounds(this.#drawing.now.photo ? [] : strokes.slice(-1));
     const near = [0, 1].map((i) => {
       const end = seen[i + 2] - NEAR[i] / this.#view.scale;
-      return last[i + 2] > end && last[i] < seen[i + 2];
+      return last !== null && last[i + 2] > end && last[i] < seen[i + 2];
     });
     return { seen, paper, near };
   }
