@@ -246,7 +246,7 @@ def test_the_history_beside_the_paper(desk: Desk) -> None:
     desk.shows("a+b=c")
 
 
-@pytest.mark.parametrize("broken", ["{", '{"a": 1}', '[{"id": "1"}, null]'])
+@pytest.mark.parametrize("broken", ["{", '{"a":1}', '[{"id":"1"},null]'])
 def test_what_is_damaged_is_put_aside(desk: Desk, broken: str) -> None:
     desk.open_example("02-sum")
     desk.page.evaluate(
@@ -264,7 +264,7 @@ def test_what_is_damaged_is_put_aside(desk: Desk, broken: str) -> None:
         "put aside (gryphone.history.damaged, gryphone.draft.damaged)"
     )
     aside = desk.page.evaluate("() => localStorage.getItem('gryphone.history.damaged')")
-    assert broken.strip("[]") in aside.replace(",", ", ").replace(":", ": ")
+    assert broken.strip("[]") in aside
     sound = ["a+b=c"] if broken.startswith("[") else []
     assert desk.past() == sound
     desk.open_example("01-power")

@@ -132,11 +132,11 @@ def test_paper_grows_and_scrolls(desk: Desk) -> None:
     width = max(x for stroke in desk.ink() for x, *_ in stroke)
     assert width > 1.5 * box["width"]
     # What is out of sight has a bar, which brings it back.
-    expect(across).to_be_visible()
     before = desk.view()[1]
-    desk.press("Shift+ArrowRight")
-    assert desk.view()[1] == before - 80
-    before -= 80
+    desk.press(*6 * ["Shift+ArrowRight"])
+    assert desk.view()[1] == before - 480
+    before -= 480
+    expect(across).to_be_visible()
     thumb = across.locator("span").bounding_box()
     assert thumb is not None
     x, y = thumb["x"] + thumb["width"] / 2, thumb["y"] + thumb["height"] / 2

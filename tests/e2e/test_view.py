@@ -15,10 +15,10 @@ if not NEEDED:  # in CI its absence is an error
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-from writing import EXAMPLES, Desk
+from writing import EXAMPLES, Desk, example
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in the window
 TOUCH = {"is_mobile": True, "has_touch": True}
@@ -234,15 +234,13 @@ def test_the_tool_in_use_shows_in_forced_colours(window: Callable[..., Desk]) ->
 def doubted(desk: Desk, *confidence: float) -> None:
     """Open a+b=c, read with these confidences of its symbols and 82 % in all."""
 
-    def answer(route: Route) -> None:
-        data = route.fetch().json()
-        (formula,) = data["formulas"]
-        formula["confidence"] = 0.82
-        for symbol, sure in zip(formula["symbols"], confidence, strict=True):
-            symbol["confidence"] = sure
-        route.fulfill(json=data)
-
-    desk.page.route("**/v1/page", answer)
+    asked = {"strokes": example("02-sum"), "options": {"ink": True}}
+    data = desk.page.request.post(f"{desk.page.url}v1/page", data=asked).json()
+    (formula,) = data["formulas"]
+    formula["confidence"] = 0.82
+    for symbol, sure in zip(formula["symbols"], confidence, strict=True):
+        symbol["confidence"] = sure
+    desk.page.route("**/v1/page", lambda route: route.fulfill(json=data))
     desk.open_example("02-sum")
 
 
