@@ -297,7 +297,7 @@ def test_a_session_goes_on_from_what_the_client_sends(
         ({"known": [{"symbol": "quux", "modifier": "", "strokes": [0]}]}, 422, "quux"),
         ({"options": {"hint": "x"}}, 422, "hint"),
         ({"strokes": []}, 400, "no strokes"),
-        ({"inkml": "<ink/>"}, 422, "inkml"),
+        ({"inkml": "<ink/>"}, 400, "inkml"),
     ],
 )
 def test_a_session_of_nonsense_is_refused(

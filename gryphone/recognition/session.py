@@ -153,7 +153,8 @@ class Live:
         """One step about everything, and one about what is new, around what has settled."""
         quick = replace(ask, steps=1, on_step=None, n_best=1, samples=1)
         first = _ask_once(batch, quick)
-        if batch.network.checkpoint.config.kind != "diffusion":
+        config = batch.network.checkpoint.config
+        if config.kind != "diffusion" or len(first.ids) >= config.length:  # no place for an end
             return first
         kept = self._kept(first)
         ids = first.ids.copy()
@@ -288,10 +289,10 @@ def near(new: Sequence[Stroke], earlier: Mapping[int, Stroke]) -> set[int]:
     room = NEAR * typical_stroke([*earlier.values(), *new])
     ink = np.concatenate([evenly(stroke) for stroke in new])
 
-    def gap(stroke: Stroke) -> float:
-        return float(((evenly(stroke)[:, None] - ink) ** 2).sum(2).min()) ** 0.5
+    def is_near(stroke: Stroke) -> bool:
+        return bool((((evenly(stroke)[:, None] - ink) ** 2).sum(2) <= room**2).any())
 
-    return {n for n, stroke in earlier.items() if gap(stroke) <= room}
+    return {n for n, stroke in earlier.items() if is_near(stroke)}
 
 
 def _ask_once(batch: EncodedBatch, ask: Ask) -> Result:
