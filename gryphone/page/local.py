@@ -54,7 +54,7 @@ class Local:
     ) -> str:
         """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it.
 
-        With `live` among the options, to ink that is being written, with `page`, all formulas on it.
+        With `live` among the options, to ink that is being written; with `page`, all formulas.
         """
         try:
             began = time.perf_counter()

@@ -104,8 +104,8 @@ def test_rows_behind_a_brace_have_their_marks(desk: Desk) -> None:
     found = desk.page.evaluate(
         r"""async () => {
           const { markedLatex } = await import("./static/js/latex.js");
-          const tokens = ["f", "=", "\\begin{cases}", "x", "^", "{", "2", "}", "&", "\\sqrt", "{", "y",
-            "}", "\\\\", "0", "\\end{cases}"];
+          const tokens = ["f", "=", "\\begin{cases}", "x", "^", "{", "2", "}", "&",
+            "\\sqrt", "{", "y", "}", "\\\\", "0", "\\end{cases}"];
           const latex = markedLatex([], { tokens, offset: 10, relation: true });
           const element = document.createElement("div");
           const rows = `\\begin{aligned}${latex}\\end{aligned}`;

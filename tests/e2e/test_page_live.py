@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +37,7 @@ def zigzag(strokes: list[Stroke], turns: int = 9) -> Stroke:
         (left + width * i / turns, (min(ys) - 4, max(ys) + 4)[i % 2]) for i in range(turns + 1)
     ]
     out: Stroke = []
-    for (ax, ay), (bx, by) in zip(corners, corners[1:], strict=False):
+    for (ax, ay), (bx, by) in pairwise(corners):
         out += [(ax + (bx - ax) * k / 6, ay + (by - ay) * k / 6) for k in range(7)]
     return out
 
