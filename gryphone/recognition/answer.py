@@ -49,6 +49,7 @@ class Question:
     ask: Ask
     constraint: Constraint | None = None
     name: str | None = None  # of a sample, whose decodes after the first have draws of their own
+    again: bool = True  # look a second time in doubt
 
     @property
     def keys(self) -> list[int]:
@@ -87,7 +88,7 @@ def answer_together(
     *,
     otherwise: bool = True,
 ) -> list[Result]:
-    """Answer questions about inputs of one batch that agree in steps, seed, method and views.
+    """Answer questions about inputs of one batch that agree in steps, seed, method and looks.
 
     Without a deadline, doubtful pictures are read `otherwise` too.
 
@@ -168,7 +169,10 @@ def refine_all(questions: Sequence[Question], deadline: float | None = None) -> 
     if ask.plain:
         plain = iter(batch.refine(owners, request, ask.views))
         return [[next(plain) for _ in range(q.ask.decodes)] for q in questions]
-    found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
+    if questions[0].again:
+        found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
+    else:
+        found = iter(batch.refine(owners, request, ask.views))
     return [[project(batch.network, next(found)) for _ in range(q.ask.decodes)] for q in questions]
 
 

@@ -27,6 +27,7 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.page import PageResult, read_page
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
+from gryphone.recognition.session import Session
 
 PLUS = [[[0, 5], [10, 5]], [[5, 0], [5, 10]]]
 BACKENDS = ("onnx", "torch")
@@ -139,6 +140,10 @@ class Recognizer(Network):
     ) -> PageResult:
         """All formulas of an ink or a picture, in reading order."""
         return read_page(self, read_input(source, name), _ask(ask, options))
+
+    def session(self, *, gestures: bool = True, **options: Unpack[Options]) -> Session:
+        """Ink that is still being written, read change by change."""
+        return Session(self, Ask.of(options), gestures=gestures)
 
     @overload
     def recognize_many(

@@ -30,6 +30,8 @@ from gryphone.server.schemas import (
     ErrorAnswer,
     Health,
     InkRequest,
+    LiveAnswer,
+    LiveRequest,
     ModelAnswer,
     Options,
     PageAnswer,
@@ -63,6 +65,12 @@ BODY = {
                 "encoding": {"options": {"contentType": JSON}},
             },
         },
+    }
+}
+LIVE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {JSON: {"schema": {"$ref": REF.format(model="LiveRequest")}}},
     }
 }
 STREAM = (
@@ -130,7 +138,17 @@ def _routes(app: FastAPI, service: Service) -> None:
         tags=["recognition"],
     )
     async def page(request: Request) -> Response:
-        return Response(await service.page(request), media_type=JSON)
+        return Response(await service.recognize(request, "page"), media_type=JSON)
+
+    @app.post(
+        "/v1/live",
+        responses={200: {"model": LiveAnswer}, **ERRORS},
+        openapi_extra=LIVE_BODY,
+        summary="Follow ink that is being written",
+        tags=["recognition"],
+    )
+    async def live(request: Request) -> Response:
+        return Response(await service.recognize(request, "live"), media_type=JSON)
 
     @app.post(
         "/v1/recognize/stream",
@@ -248,7 +266,9 @@ def _openapi(app: FastAPI, settings: Settings) -> None:
             found = get_openapi(
                 title=app.title, version=app.version, summary=app.summary, routes=app.routes
             )
-            models: list[Any] = [(m, "validation") for m in (InkRequest, Options, Upload)]
+            models: list[Any] = [
+                (m, "validation") for m in (InkRequest, LiveRequest, Options, Upload)
+            ]
             _, extra = models_json_schema(models, ref_template=REF)
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {}).update(extra["$defs"])

@@ -18,17 +18,18 @@ from starlette.types import Receive, Scope, Send
 from gryphone.errors import GryphoneError
 from gryphone.latex.mathml import to_mathml
 from gryphone.recognition.constraints import given_of
-from gryphone.recognition.page import PageResult, check_ask
+from gryphone.recognition.page import PageResult, check_ask, read_page
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
+from gryphone.recognition.session import Look, check_live
 from gryphone.server.admission import Admission, Place
 from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
 from gryphone.server.schemas import Options
 from gryphone.server.settings import Settings
-from gryphone.server.submission import FORM, Submission, media_type, read_request, warm_up
+from gryphone.server.submission import FORM, Kind, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
 
 T = TypeVar("T")
@@ -82,23 +83,12 @@ class Service:
             raise Problem(503, "loading", "the model is being loaded; try again in 2 s", 2)
         return self.engine.recognizer
 
-    async def recognize(self, request: Request) -> bytes:
+    async def recognize(self, request: Request, kind: Kind = "formula") -> bytes:
         """The answer to one request, as JSON."""
         body = await self._receive(request)
         place = Place(self.admission, self._ahead())
         try:
-            submission, job = await self._start(body, None)
-            result = await self._answer(request, job)
-            return await self._render(submission, result)
-        finally:
-            place.close()
-
-    async def page(self, request: Request) -> bytes:
-        """All formulas of one request, as JSON."""
-        body = await self._receive(request)
-        place = Place(self.admission, self._ahead())
-        try:
-            submission, job = await self._start(body, None, page=True)
+            submission, job = await self._start(body, None, kind)
             result = await self._answer(request, job)
             return await self._render(submission, result)
         finally:
@@ -148,15 +138,19 @@ class Service:
         return self.engine.ahead(time.perf_counter())
 
     async def _start(
-        self, body: Body, events: asyncio.Queue[Event] | None, page: bool = False
+        self, body: Body, events: asyncio.Queue[Event] | None, kind: Kind = "formula"
     ) -> tuple[Submission, Job]:
         """Read the ink of a request and queue its question."""
-        submission = await self._read(body, page)
+        submission = await self._read(body, kind)
         ask = ask_of(self.recognizer, submission.options)
-        if page:
-            check_ask(ask)
         job = Job(submission.input, ask, body.began, body.began + self.settings.seconds)
-        job.cost, job.page = cost_of(submission.patches, ask), page
+        if kind == "page":
+            check_ask(ask)
+            job.read = read_page
+        elif (live := submission.live) is not None:
+            check_live(ask)
+            job.read = lambda recognizer, _, ask: live.read(Look(recognizer), ask)
+        job.cost = cost_of(submission.patches, ask)
         self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
         if events is not None:
             put = _put_from_thread(events)
@@ -165,12 +159,12 @@ class Service:
         self.engine.submit(job)
         return submission, job
 
-    async def _read(self, body: Body, page: bool = False) -> Submission:
+    async def _read(self, body: Body, kind: Kind) -> Submission:
         quick = media_type(body.content_type) != FORM and len(body.data) <= QUICK
         pool = self.quick_workers if quick else self.readers
         self.admission.reading += 1
         canvas = self.recognizer.checkpoint.config.canvas
-        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas, page)
+        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas, kind)
         try:
             # No shield around it: what becomes of a reading that was given up is nobody's business,
             # and asyncio would log its error, in which names of files are.

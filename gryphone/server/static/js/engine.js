@@ -7,13 +7,29 @@ export const isLocal = document.documentElement.dataset.engine === "local";
 // Not before it is needed: a served page has no such file.
 const engine = isLocal ? import("../../engine/engine.js") : null;
 
+/** An engine's error as the page knows them. */
+async function told(error) {
+  const { EngineError } = await engine;
+  throw error instanceof EngineError ? new server.ServerError(error.message, { status: 400 }) : error;
+}
+
 const local = {
   async model(onProgress) {
     return (await engine).load({ onProgress });
   },
 
+  async recognizePage({ strokes, file, options }, signal) {
+    const { recognizePage } = await engine;
+    return recognizePage(file ?? strokes, { ...options, signal }).catch(told);
+  },
+
+  async follow({ strokes, options, live }, signal) {
+    const { follow } = await engine;
+    return follow(strokes, { ...options, ...live, signal }).catch(told);
+  },
+
   async *recognize({ strokes, file, options }, signal) {
-    const { recognize, EngineError } = await engine;
+    const { recognize } = await engine;
     const steps = [];
     let wake = () => {};
     const onStep = (step) => {
@@ -30,13 +46,12 @@ const local = {
       else await new Promise((resolve) => (wake = resolve));
     }
     const { data, error } = outcome;
-    if (error instanceof EngineError) throw new server.ServerError(error.message, { status: 400 });
-    if (error) throw error;
+    if (error) await told(error);
     yield { event: "result", data };
   },
 };
 
-export const { model, recognize } = isLocal ? local : server;
+export const { model, recognize, recognizePage, follow } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
