@@ -240,7 +240,7 @@ class Session:
         return found
 
     def lock(self, position: int, symbol: str) -> LiveResult:
-        """Keep a symbol of the last answer, or another in its place, while its ink is there."""
+        """Keep a symbol of the last answer, or another for it, while its strokes are one."""
         known = list(self._live.known)
         if not 0 <= position < len(known):
             raise ConfigError(f"position is {position}; the answer has {len(known)} symbols")
