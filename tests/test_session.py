@@ -120,6 +120,12 @@ def test_gestures_are_a_choice(recognizer: Recognizer) -> None:
     assert len(session.strokes) == len(INK.strokes) + 1
 
 
+def test_ink_that_is_opened_holds_no_gestures(recognizer: Recognizer) -> None:
+    found = recognizer.session().add(*INK.strokes, INK.strokes[0] + 70, SCRATCH)
+    assert found.erased == ()
+    assert near([SCRATCH] * 9, {4: SCRATCH + 500}) == {4}  # so much is new that all may be
+
+
 def test_strokes_are_removed_and_replaced_by_their_numbers(recognizer: Recognizer) -> None:
     session = recognizer.session()
     session.add(*INK.strokes[:3])

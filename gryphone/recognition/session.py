@@ -28,6 +28,7 @@ from gryphone.recognition.result import Result, Symbol
 NEAR = 0.3  # usual strokes: ink that close may be of the same symbol
 SURE = 0.95  # of another symbol: what has settled gives way
 UNSURE = 0.9  # what is new is refined once more below it
+MOST_NEW = 8  # strokes at a time: more of them were opened, not written
 MOST_HISTORY = 1_000
 
 
@@ -83,8 +84,8 @@ class Look:
 class Live:
     """Ink by the numbers of its strokes, and what is known of it: all that a session is.
 
-    `gestures`: whether a stroke that nothing is known of may erase others. `final`: whether the pen
-    rests.
+    gestures: whether a stroke that nothing is known of may erase others, if there are few of them.
+    final: whether the pen rests.
     """
 
     strokes: Mapping[int, Stroke] = field(default_factory=dict)
@@ -133,7 +134,8 @@ class Live:
         symbols = [known.strokes for known in self.known]
         gone: list[int] = []
         names = []
-        for number in [n for n in self.strokes if n not in old] if self.gestures else ():
+        new = [n for n in self.strokes if n not in old]
+        for number in new if self.gestures and len(new) <= MOST_NEW else ():
             earlier = {n: s for n, s in self.strokes.items() if n < number and n not in gone}
             if done := erased_by(self.strokes[number], earlier, symbols):
                 name, under = done
@@ -238,7 +240,7 @@ class Session:
         return found
 
     def lock(self, position: int, symbol: str) -> LiveResult:
-        """Keep a symbol of the last answer, or another in its place, while its ink is there."""
+        """Keep a symbol of the last answer, or another for it, while its strokes are one."""
         known = list(self._live.known)
         if not 0 <= position < len(known):
             raise ConfigError(f"position is {position}; the answer has {len(known)} symbols")
@@ -283,9 +285,9 @@ def check_live(ask: Ask) -> None:
 
 
 def near(new: Sequence[Stroke], earlier: Mapping[int, Stroke]) -> set[int]:
-    """Those of some strokes that new ones come near."""
-    if not new or not earlier:
-        return set()
+    """Those of some strokes that new ones come near; where many are new, all of them."""
+    if not new or len(new) > MOST_NEW or not earlier:
+        return set(earlier) if new else set()
     room = NEAR * typical_stroke([*earlier.values(), *new])
     ink = np.concatenate([evenly(stroke) for stroke in new])
 

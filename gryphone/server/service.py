@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -149,6 +149,7 @@ class Service:
             job.read = read_page
         elif (live := submission.live) is not None:
             check_live(ask)
+            ask = ask if live.final else replace(ask, steps=2)  # what it costs
             job.read = lambda recognizer, _, ask: live.read(Look(recognizer), ask)
         job.cost = cost_of(submission.patches, ask)
         self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
