@@ -26,7 +26,7 @@ TARGETS: Mapping[str, Target] = {
     "asciimath": Target("AsciiMath", "gryphone.writers.asciimath:AsciiMathWriter"),
     "unicode": Target("UnicodeMath, plain text", "gryphone.writers.unicode:UnicodeWriter"),
     "omml": Target("Office Math, for Word", "gryphone.writers.omml:OmmlWriter"),
-    "sympy": Target("SymPy, as Python", "gryphone.writers.sympy:to_python", quick=False),
+    "sympy": Target("SymPy, as Python", "gryphone.writers.compute:to_python", quick=False),
     "speech": Target("Words for a screen reader", "gryphone.writers.speech:SpeechWriter"),
 }
 
