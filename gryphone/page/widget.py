@@ -22,7 +22,7 @@ need("anywidget", "notebook")
 import anywidget
 import traitlets
 
-OURS = Path(__file__).parent / "notebook"
+WIDGET = Path(__file__).parent / "notebook" / "widget.js"
 _IMPORT = re.compile(r'from "\./([\w-]+\.js)"')
 _FONT = re.compile(r"@font-face\{.*?\}")
 _PROPERTY = re.compile(r"@property .*?\}", re.DOTALL)
@@ -47,13 +47,12 @@ def script() -> str:
     def add(name: str) -> None:
         if name in sources:
             return
-        mine = OURS / name  # instead of the page's, where there are both
-        text = (mine if mine.is_file() else STATIC / "js" / name).read_text()
+        text = (WIDGET if name == WIDGET.name else STATIC / "js" / name).read_text()
         for other in _IMPORT.findall(text):
             add(other)
         sources[name] = text
 
-    add("widget.js")
+    add(WIDGET.name)
     katex = (STATIC / "katex" / "katex.min.js").read_text()
     start = _START.replace("SOURCES", json.dumps(sources), 1)
     return f"const define = undefined, exports = undefined, module = undefined;\n{katex}\n{start}"

@@ -3,11 +3,12 @@
 import { h, percent } from "./dom.js";
 import { BLANK, Drawing } from "./drawing.js";
 import { FormulaView, icon } from "./formula.js";
+import { markedLatex } from "./latex.js";
 import { FONTS, PROPERTIES, SPRITE, STYLE } from "./look.js";
 import { Pad } from "./pad.js";
-import { Player } from "./player.js";
-import { Reader } from "./reader.js";
 
+const PAUSE = 380; // ms after the pen was lifted
+const PACE = 60; // ms that a step is seen, at least
 const OWN_STYLE = `
 :host { color-scheme: light; display: block; max-width: 760px; color: var(--text); font: 15px/1.5 var(--sans); }
 .result, .paper { grid-area: auto; margin: 2px 2px 10px; }
@@ -49,9 +50,6 @@ export function render({ model, el }) {
   const drawing = new Drawing();
   const pad = new Pad($(".pad"), drawing);
   const formula = new FormulaView($(".formula"));
-  const player = new Player(showStep, showResult);
-  const reader = new Reader(() => ({ model, strokes: plain(drawing.strokes) }));
-
   const tool = (name) => () => {
     pad.tool = $(".pad").dataset.mode = name;
     for (const each of ["pen", "eraser"]) buttons[each].setAttribute("aria-pressed", String(each === name));
@@ -78,50 +76,68 @@ export function render({ model, el }) {
     $(".paper").classList.toggle("written", !drawing.empty);
   }
 
-  function showStep({ number, total, rows, masked }) {
-    formula.show({ rows, masked });
-    progress(number / total);
+  function show(rows, more) {
+    formula.show({ rows, latex: markedLatex(rows), ...more });
   }
 
-  function showResult({ latex, confidence, symbols }) {
-    const rows = symbols.map(({ symbol, modifier }) => [symbol, modifier]);
-    formula.show({ rows, confidence: symbols.map((symbol) => symbol.confidence) });
-    say(`${percent(confidence)} sure`, latex);
-    progress(0);
-  }
-
-  function say(status, latex = $(".latex").textContent) {
+  function say(status, latex = $(".latex").textContent, share = 0) {
     $(".status").textContent = status;
     $(".latex").textContent = latex;
+    $(".progress span").style.transform = `scaleX(${share})`;
   }
 
-  const progress = (share) => ($(".progress span").style.transform = `scaleX(${share})`);
+  // Asking the kernel: what it says of ink that is there no more is not shown.
+  let asked = 0;
+  let timer = 0;
+  let said = []; // what is still to be shown
+
+  function stop() {
+    clearTimeout(timer);
+    timer = asked = 0;
+    said = [];
+  }
 
   function read() {
-    player.stop();
-    if (!drawing.empty) return reader.read();
-    reader.stop();
-    model.send({ id: 0, strokes: [] });
-    formula.clear();
-    progress(0);
-    say("", "");
+    stop();
+    timer = setTimeout(ask, drawing.empty ? 0 : PAUSE);
   }
 
-  reader.addEventListener("begin", () => say("Reading…"));
-  reader.addEventListener("step", ({ detail }) => player.step(detail.data));
-  reader.addEventListener("result", ({ detail }) => player.result(detail.data));
-  reader.addEventListener("slow", () => say("The kernel has not answered yet: it may be busy."));
-  reader.addEventListener("failure", ({ detail }) => {
-    player.stop();
-    progress(0);
-    say(detail.error.message);
-  });
+  function ask() {
+    timer = 0;
+    asked = Math.random(); // another view of this pad hears the answer, too
+    model.send({ id: asked, strokes: drawing.strokes.map(({ points }) => points.map(([x, y]) => [x, y])) });
+    if (drawing.empty) {
+      formula.clear();
+      say("", "");
+    } else say("Reading…");
+  }
+
+  function hear(message) {
+    if (message.id !== asked) return;
+    said.push(message);
+    timer ||= setTimeout(play);
+  }
+
+  function play() {
+    const { event, data } = said.shift();
+    timer = said.length ? setTimeout(play, PACE) : 0;
+    if (event === "step") {
+      show(data.rows, { masked: data.masked });
+      say("Reading…", data.latex, data.number / data.total);
+    } else if (event === "result") {
+      const rows = data.symbols.map(({ symbol, modifier }) => [symbol, modifier]);
+      show(rows, { confidence: data.symbols.map(({ confidence }) => confidence) });
+      say(`${percent(data.confidence)} sure`, data.latex);
+    } else say(data);
+  }
+
+  model.on("msg:custom", hear);
   drawing.addEventListener("change", () => {
     showTools();
     if (drawing.empty) pad.resetView();
     read();
   });
-  pad.addEventListener("start", () => reader.stop());
+  pad.addEventListener("start", stop);
   pad.addEventListener("end", () => drawing.empty || read());
   pad.addEventListener("view", showTools);
   // The wheel alone moves the notebook, not the paper.
@@ -132,10 +148,8 @@ export function render({ model, el }) {
   const before = model.get("ink");
   if (before.length) drawing.open({ ...BLANK, strokes: before.map((points) => ({ points })) });
   return () => {
-    reader.stop();
-    player.stop();
+    stop();
+    model.off("msg:custom", hear);
     host.remove();
   };
 }
-
-const plain = (strokes) => strokes.map(({ points }) => points.map(([x, y]) => [x, y]));
