@@ -39,6 +39,9 @@ def serve(
         int | None, typer.Option(help="Inks that are read together (as suits the device).")
     ] = None,
     readers: Annotated[int, typer.Option(help="Processes that read photos and files.")] = 2,
+    compute: Annotated[
+        int, typer.Option(help="Processes that compute what is read with SymPy; 0 for none.")
+    ] = 0,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -61,6 +64,7 @@ def serve(
         queue=queue,
         batch=batch,
         readers=readers,
+        compute=compute,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1]
 STATIC = PACKAGE / "server" / "static"
 ENGINE = Path(__file__).parent / "engine"
 # The rooms and modules that a prediction in the browser passes.
-OURS = ("latex", "photo", "reading", "recognition", "rivals", "page")
+OURS = ("latex", "photo", "reading", "recognition", "rivals", "page", "writers")
 OTHERS = ("latex2mathml", "defusedxml")  # of the installation that writes the folder
 MARK = "sw.js"  # whose presence says that a folder is an earlier page
 # No request leaves the page: the browser sees to it, whatever the scripts do.

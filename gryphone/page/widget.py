@@ -17,10 +17,12 @@ from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result
 
-need("anywidget", "notebook")
-
-import anywidget
-import traitlets
+try:
+    import anywidget
+    import traitlets
+except ImportError:
+    need("anywidget", "notebook")
+    raise
 
 WIDGET = Path(__file__).parent / "notebook" / "widget.js"
 _IMPORT = re.compile(r'from "\./([\w-]+\.js)"')
@@ -32,7 +34,7 @@ _START = """
 const sources = SOURCES;
 const urls = {};
 for (const [name, text] of Object.entries(sources)) {
-  const linked = text.replace(/from "\\.\\/([\\w-]+\\.js)"/g, (_, other) => `from "${urls[other]}"`);
+  const linked = text.replace(/from "\\.\\/(.+?)"/g, (_, other) => `from "${urls[other]}"`);
   urls[name] = URL.createObjectURL(new Blob([linked], { type: "text/javascript" }));
 }
 const { render } = await import(urls["widget.js"]);

@@ -46,6 +46,8 @@ ROUTES = (
     "/v1/recognize",
     "/v1/page",
     "/v1/recognize/stream",
+    "/v1/convert",
+    "/v1/compute",
     "/v1/model",
     "/healthz",
     "/readyz",

@@ -26,8 +26,9 @@ class Settings:
     upload, body_seconds for sending its body, header_seconds for sending its headers. buffer:
     bodies that are held at a time, all together. path: length of all strokes together, in longer
     sides of the ink. patches: squares of the canvas that the ink touches; page: those of all lines
-    of a page. scans: of a JPEG. hosts: names that this server is called by, beside localhost,
-    `host` and IP addresses; * is any.
+    of a page. scans: of a JPEG. compute: processes that compute with SymPy (0: nobody may ask),
+    each with so many seconds for a question and so many megabytes. hosts: names that this server is
+    called by, beside localhost, `host` and IP addresses; * is any.
     """
 
     host: str = "127.0.0.1"
@@ -56,17 +57,22 @@ class Settings:
     patches: int = 1_500
     page: int = 4_000
     scans: int = 50
+    compute: int = 0
+    compute_seconds: float = 5.0
+    compute_megabytes: int = 512
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            positive = isinstance(value, (int, float)) and field.name not in ("port", "linger")
+            free = field.name in ("port", "linger", "compute")
+            positive = isinstance(value, (int, float)) and not free
             if positive and not value > 0:
                 raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
-        if self.linger < 0:
-            raise ConfigError(f"linger is {self.linger}; it must be 0 or more")
+        for name in ("linger", "compute"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if self.api_key is not None and not (
             self.api_key.isascii()
             and self.api_key.isprintable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gryphone.errors import ConfigError
+from gryphone.errors import ConfigError, LatexError
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,7 @@ def write(latex: str, target: str) -> str:
     if not module:
         return latex
     writer = getattr(import_module(module), name)
-    return str(writer().write(latex) if isinstance(writer, type) else writer(latex))
+    try:
+        return str(writer().write(latex) if isinstance(writer, type) else writer(latex))
+    except RecursionError:
+        raise LatexError("it is nested too deeply; simplify the formula") from None

@@ -109,7 +109,11 @@ class Calculator:
                 stderr=subprocess.DEVNULL,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONIOENCODING": "utf-8"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(paths),
+                    "PYTHONIOENCODING": "utf-8",
+                },
             )
             self._hear(STARTING)
 
@@ -142,7 +146,9 @@ class Calculator:
             line = self._listener.submit(self._process.stdout.readline).result(seconds)
         except TimeoutError:
             self.close()
-            raise ComputeError(f"not computed within {seconds:g} s; give it more, or less") from None
+            raise ComputeError(
+                f"not computed within {seconds:g} s; give it more, or less"
+            ) from None
         if not line.endswith("\n"):
             self.close()
             raise ComputeError(
@@ -159,7 +165,7 @@ def main() -> None:
 
         most = int(sys.argv[1]) << 20
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    import gryphone.writers.sympy
+    import sympy  # noqa: F401  now, not while a question waits
 
     print("{}", flush=True)
     functions = {f.__name__: f for f in (_worked_out, _equal, _written)}
@@ -171,7 +177,13 @@ def main() -> None:
             answer = {"latex": str(error)}
         except GryphoneError as error:
             answer = {"error": str(error)}
-        except (NotImplementedError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        except (
+            NotImplementedError,
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             answer = {"error": f"SymPy cannot compute it: {error or type(error).__name__}"}
         print(json.dumps(answer), flush=True)
 

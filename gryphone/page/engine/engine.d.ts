@@ -78,6 +78,8 @@ export interface About {
   version: string;
   parameters: number;
   symbols: string[];
+  /** The notations of `convert`, and their titles. */
+  targets: Record<string, string>;
   max_steps: number;
   formats: { name: string; suffixes: string[]; types: string[]; picture: boolean; read: boolean }[];
   /** That ONNX Runtime computes with: several only where the page is cross-origin isolated. */
@@ -92,3 +94,6 @@ export function load(options?: { onProgress?: (part: number) => void }): Promise
 
 /** Read strokes, or a file: a photo, InkML, or strokes as JSON. Loads the engine if need be. */
 export function recognize(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<Answer>;
+
+/** Write LaTeX in another notation, one of the engine's `targets`. */
+export function convert(latex: string, format: string): Promise<string>;

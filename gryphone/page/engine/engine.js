@@ -42,6 +42,17 @@ function settle({ id, answer }) {
   else resolve(answer);
 }
 
+/** LaTeX in another notation: one of `targets` of what the engine says of itself. */
+export async function convert(latex, format) {
+  await load();
+  const id = ++asked;
+  const { text } = await new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    worker.postMessage({ id, latex, format });
+  });
+  return text;
+}
+
 /** Read strokes, [[[x, y], ...], ...], or a File: a photo, InkML or strokes as JSON. */
 export async function recognize(source, { onStep, signal, ...options } = {}) {
   await load();

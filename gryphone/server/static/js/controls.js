@@ -2,6 +2,7 @@
 
 import { apiKey } from "./client.js";
 import { $, toast } from "./dom.js";
+import { convert } from "./engine.js";
 import { acceptDrops, copyText, downloadInkml, downloadPng } from "./files.js";
 import { HistoryDialog } from "./history-dialog.js";
 import { installKeys } from "./keys.js";
@@ -38,6 +39,10 @@ export function installControls(page) {
     replay: page.replay,
     "copy-latex": () => copy("LaTeX", ({ latex }) => latex),
     "copy-mathml": () => page.answer()?.mathml !== null && copy("MathML", ({ mathml }) => mathml),
+    "copy-as": () => {
+      const { value, selectedOptions } = $("format");
+      return copy(selectedOptions[0]?.text, ({ latex }) => convert(latex, value));
+    },
     "save-png": () => save(downloadPng, drawing.now.pen),
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),
     "help-open": () => $("help").showModal(),
@@ -98,7 +103,7 @@ export function installControls(page) {
         "Keep",
         [
           ["c", "Copy LaTeX", actions["copy-latex"]],
-          ["m", "Copy MathML", actions["copy-mathml"]],
+          ["m", "Copy for Word (MathML)", actions["copy-mathml"]],
           ["g", "Download PNG", actions["save-png"]],
           ["s", "Download InkML", actions["save-inkml"]],
           ["o", "Open a photo or InkML", actions.open],

@@ -17,6 +17,11 @@ const local = {
     return (await engine).load({ onProgress });
   },
 
+  async convert(latex, format) {
+    await kept;
+    return (await engine).convert(latex, format);
+  },
+
   async *recognize({ strokes, file, options }, signal) {
     await kept;
     const { recognize, EngineError } = await engine;
@@ -42,7 +47,7 @@ const local = {
   },
 };
 
-export const { model, recognize } = isLocal ? local : server;
+export const { model, recognize, convert, compute } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
