@@ -81,7 +81,9 @@ def test_limits_of_computing(computing: TestClient) -> None:
     for lines in ([], ["x"] * 13, [""], ["x" * 2001], "x"):
         assert computing.post("/v1/compute", json={"lines": lines}).status_code == 422
     calculators = computing.app.state.service.calculators
-    waiting = [calculators.submit(lambda calculator: calculator.compute(ENDLESS)) for _ in "12345678"]
+    waiting = [
+        calculators.submit(lambda calculator: calculator.compute(ENDLESS)) for _ in "12345678"
+    ]
     answer = computing.post("/v1/compute", json={"lines": ["1+1"]})
     assert answer.status_code == 503 and answer.headers["retry-after"] == "2"
     for work in waiting[1:]:
