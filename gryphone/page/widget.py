@@ -100,6 +100,7 @@ class Pad(anywidget.AnyWidget):  # type: ignore[misc]
     ink = traitlets.Instance(Ink, allow_none=True, read_only=True).tag(sync=True, to_json=_strokes)
     result = traitlets.Instance(Result, allow_none=True, read_only=True)
     latex = traitlets.Unicode("", read_only=True).tag(sync=True)
+    seen = traitlets.Float(0.0).tag(sync=True)  # the question whose answer is shown
     height = traitlets.Int(300).tag(sync=True)  # of the paper, in pixels
 
     def __init__(

@@ -27,6 +27,8 @@ RENDER = """async ([script, state]) => {
         get: (name) => state[name],
         on: (_, tell) => heard.push(tell),
         off: (_, tell) => heard.splice(heard.indexOf(tell), 1),
+        set: (name, value) => (state[name] = value),
+        save_changes: () => (window.saved = state.seen),
         send: (content) => window.toKernel(content),
     };
     const element = document.body.appendChild(document.createElement("div"));
@@ -67,6 +69,7 @@ def test_it_is_written_on_read_and_cleared(browser: Browser) -> None:
     pad.comm.answer()
     expect(latex).to_have_text("x^{2}")
     expect(desk.find(".status")).to_contain_text("% sure")
+    assert 0 < desk.page.evaluate("() => window.saved") < 1
     expect(desk.find(".katex-html")).to_contain_text("x2")
     assert pad.latex == "x^{2}" and len(pad.ink.strokes) == len(example("01-power"))
     desk.find("[aria-label=Clear]").click()

@@ -128,6 +128,8 @@ export function render({ model, el }) {
       const rows = data.symbols.map(({ symbol, modifier }) => [symbol, modifier]);
       show(rows, { confidence: data.symbols.map(({ confidence }) => confidence) });
       say(`${percent(data.confidence)} sure`, data.latex);
+      model.set("seen", asked); // marimo runs the cells that use a widget again where the browser changes it
+      model.save_changes();
     } else say(data);
   }
 
