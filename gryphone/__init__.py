@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gryphone.recognition.result import Result as Result
 
 __version__ = "0.1.0"
-__all__ = ["Ask", "Encoded", "GryphoneError", "Pad", "Recognizer", "Result", "__version__", "load"]
+# `Pad` is not among them: it needs an extra, and `from gryphone import *` must do without.
+__all__ = ["Ask", "Encoded", "GryphoneError", "Recognizer", "Result", "__version__", "load"]
 
 _HOMES = {
     "Ask": "recognition.question",
