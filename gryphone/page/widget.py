@@ -49,21 +49,25 @@ def script() -> str:
     def add(name: str) -> None:
         if name in sources:
             return
-        text = (WIDGET if name == WIDGET.name else STATIC / "js" / name).read_text()
+        text = _text(WIDGET if name == WIDGET.name else STATIC / "js" / name)
         for other in _IMPORT.findall(text):
             add(other)
         sources[name] = text
 
     add(WIDGET.name)
-    katex = (STATIC / "katex" / "katex.min.js").read_text()
+    katex = _text(STATIC / "katex" / "katex.min.js")
     start = _START.replace("SOURCES", json.dumps(sources), 1)
     return f"const define = undefined, exports = undefined, module = undefined;\n{katex}\n{start}"
 
 
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 def _look() -> str:
     """The page's styles, icons and fonts as a module."""
-    styles = (STATIC / "katex" / "katex.min.css").read_text()
-    base, page = ((STATIC / "css" / name).read_text() for name in ("base.css", "page.css"))
+    styles = _text(STATIC / "katex" / "katex.min.css")
+    base, page = (_text(STATIC / "css" / name) for name in ("base.css", "page.css"))
     fonts = []
     for rule in _FONT.findall(styles):
         family, style, weight = (
@@ -75,9 +79,7 @@ def _look() -> str:
         if path.is_file():  # those that no answer needs are not there
             data = base64.b64encode(path.read_bytes()).decode()
             fonts.append([family[1], style[1], weight[1], data])
-    sprite = re.search(
-        r'<svg class="sprite".*?</svg>', (STATIC / "index.html").read_text(), re.DOTALL
-    )
+    sprite = re.search(r'<svg class="sprite".*?</svg>', _text(STATIC / "index.html"), re.DOTALL)
     parts = {
         "STYLE": _FONT.sub("", styles) + base.replace(":root", ":host") + page,
         "PROPERTIES": "\n".join(_PROPERTY.findall(base)),
