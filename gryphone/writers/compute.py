@@ -108,12 +108,7 @@ class Calculator:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                encoding="utf-8",
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(paths),
-                    "PYTHONIOENCODING": "utf-8",
-                },
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             )
             self._hear(STARTING)
 
@@ -177,13 +172,7 @@ def main() -> None:
             answer = {"latex": str(error)}
         except GryphoneError as error:
             answer = {"error": str(error)}
-        except (
-            NotImplementedError,
-            ValueError,
-            TypeError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
+        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             answer = {"error": f"SymPy cannot compute it: {error or type(error).__name__}"}
         print(json.dumps(answer), flush=True)
 
