@@ -1,6 +1,7 @@
 """Every formula of a list in every notation: how many are written, what is not, and why.
 
-python benchmarks/formats.py ../shared/data/formulas/formulas.tsv.xz [--every 10] [--out table.md]
+python benchmarks/formats.py ../shared/data/formulas/formulas.tsv.xz --out formats.jsonl
+prints the table of docs/formats.md, and below it what cannot be written; --every 100 for a look.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,17 +20,20 @@ from gryphone.errors import GryphoneError, LatexError
 from gryphone.latex.normalize import normalize
 from gryphone.latex.validity import is_valid
 from gryphone.writers import TARGETS, write
+from gryphone.writers.compute import Calculator, ComputeError
 from gryphone.writers.omml import write_docx
 from gryphone.writers.walk import read
 
 TOGETHER = 400  # formulas in one document of Typst
+EVERY = {"readable": 4, "mathml": 4, "sympy": 40}  # what takes long is asked of one of so many
 
 
-def formulas(path: Path, every: int) -> list[tuple[str, str]]:
-    """The formulas that are LaTeX at all, one of each `every`, and where each is from."""
+def formulas(path: Path, every: int) -> list[tuple[int, str, str]]:
+    """The formulas that are LaTeX at all, one of each `every`: number, where it is from, text."""
     with lzma.open(path, "rt", encoding="utf-8") as lines:
         rows = [line.rstrip("\n").partition("\t") for line in lines]
-    return [(source, text) for source, _, text in rows[::every] if is_valid(text)]
+    kept = enumerate(rows[::every])
+    return [(number, source, text) for number, (source, _, text) in kept if is_valid(text)]
 
 
 def reason(error: Exception) -> str:
@@ -126,10 +131,11 @@ def study(name: str, sources: list[tuple[str, str]], back: int) -> dict[str, Any
     """Counts for one target, and examples of what went wrong."""
     began, reasons, wrong, texts = time.perf_counter(), Counter[str](), [], []
     checked, kept, origins = 0, [], Counter[str]()
+    written = Calculator().write if name == "sympy" else partial(write, target=name)
     for origin, latex in sources:
         try:
-            text = write(latex, name)
-        except LatexError as error:
+            text = written(latex)
+        except (LatexError, ComputeError) as error:
             reasons[reason(error)] += 1
             continue
         texts.append(text)
@@ -169,12 +175,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     sources = formulas(options.file, options.every)
+    print("| | formulas | written | read again, or compiled | of these not as they were |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    refused = []
     for name in options.targets:
-        found = study(name, sources, options.back)
+        every = EVERY.get(name, 1)
+        some = [(origin, text) for number, origin, text in sources if number % every == 0]
+        found = study(name, some, options.back)
+        row = len(some), sum(found["written"].values()), found["checked"], found["wrong"]
+        part = f"one of {every}: " if every > 1 else ""
+        print(
+            f"| `{name}` | {part}" + " | ".join(f"{number:,}" for number in row) + " |", flush=True
+        )
+        refused.append(f"{name}: " + "; ".join(f"{why} ({n})" for why, n in found["reasons"]))
         if options.out:
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found, ensure_ascii=False) + "\n")
-        print({key: value for key, value in found.items() if key != "examples"}, flush=True)
+    print("", *refused, sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gryphone.errors import GryphoneError as GryphoneError
+    from gryphone.page.widget import Pad as Pad
     from gryphone.recognition.question import Ask as Ask
     from gryphone.recognition.recognizer import Encoded as Encoded
     from gryphone.recognition.recognizer import Recognizer as Recognizer
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
     from gryphone.recognition.result import Result as Result
 
 __version__ = "0.1.0"
+# `Pad` is not among them: it needs an extra, and `from gryphone import *` must do without.
 __all__ = ["Ask", "Encoded", "GryphoneError", "Recognizer", "Result", "__version__", "load"]
 
 _HOMES = {
     "Ask": "recognition.question",
     "Encoded": "recognition.recognizer",
     "GryphoneError": "errors",
+    "Pad": "page.widget",
     "Recognizer": "recognition.recognizer",
     "Result": "recognition.result",
     "load": "recognition.recognizer",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gryphone.errors import ConfigError
+from gryphone.errors import ConfigError, LatexError
 from gryphone.recognition.result import Result
-from gryphone.writers.compute import Computed, ComputeError, compare, compute
+from gryphone.writers.compute import Calculator, Computed, ComputeError, compare, compute
 
 
 def test_a_result_is_computed_if_asked() -> None:
@@ -31,12 +31,21 @@ def test_a_working_is_compared_line_by_line() -> None:
     assert compare(["( a + b ) ^ 2", "a ^ 2 + 2 a b + b ^ 2"]) == ["equal"]
 
 
+def test_after_a_question_that_was_too_much_come_others() -> None:
+    with Calculator(seconds=2) as calculator:
+        with pytest.raises(ComputeError, match="not computed within 2 s"):
+            calculator.compute(r"\prod _ { i = 1 } ^ { 999999999 } i")
+        assert calculator.compute("1 + 1").value == "2.00000000000000"
+        lines = ["x", r"\sum _ { i = 1 } ^ { 99999999 } \gcd ( i , 2 )", "y", "= y"]
+        assert calculator.compare(lines) == ["cannot tell", "cannot tell", "equal"]
+
+
 def test_time_and_memory_are_bounded() -> None:
     with pytest.raises(ComputeError, match="not computed within 2 s"):
         compute(r"\prod _ { i = 1 } ^ { 999999999 } i", seconds=2)
     with pytest.raises(ComputeError, match="not computed within 24 MB of memory"):
         compute("1", seconds=60, megabytes=24)
-    with pytest.raises(ComputeError, match=r"SymPy: \\ldots has no meaning here"):
+    with pytest.raises(LatexError, match=r"SymPy: \\ldots has no meaning here"):
         compute(r"1 + \ldots")
     with pytest.raises(ConfigError, match="limits must be more than 0"):
         compute("1", seconds=0)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gryphone.cli import recognition, study
 from gryphone.data.samples import Sample
-from gryphone.errors import ConfigError, InkError
+from gryphone.errors import ConfigError, InkError, LatexError
 from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
@@ -30,7 +30,7 @@ from gryphone.recognition.page import (
     put_together,
     segments,
 )
-from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result, Symbol
 from gryphone.studies.pages import count_page, pages_of, shares
 
@@ -201,8 +201,18 @@ def test_the_command_reads_pages_and_folders(tmp_path: Path, tiny_weights: Path)
     done = CliRunner().invoke(app, [*common, str(folder), "--out", str(tmp_path / "all.txt")])
     assert done.exit_code == 2 and "no strokes" in done.stderr
     assert len((tmp_path / "all.txt").read_text().splitlines()) == 2
-    wrong = CliRunner().invoke(app, [*common, str(folder), "--format", "mathml"])
-    assert isinstance(wrong.exception, ConfigError) and "use latex or json" in str(wrong.exception)
+    results = [formula.result for formula in load(tiny_weights).recognize_page(page()).formulas]
+    for name in ("typst", "sympy"):
+        written, refused = [], []
+        for number, result in enumerate(results, 1):
+            try:
+                written.append(result.to(name))
+            except LatexError as error:
+                refused.append(f"line {number}: {error}")
+        done = CliRunner().invoke(app, [*common, str(folder / "page.inkml"), "--format", name])
+        assert done.stdout.splitlines() == written
+        assert done.exit_code == (2 if refused else 0)
+        assert all(line in done.stderr for line in refused)
 
 
 def test_pages_over_http() -> None:

@@ -253,6 +253,8 @@ def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
         "/v1/page",
         "/v1/live",
         "/v1/recognize/stream",
+        "/v1/convert",
+        "/v1/compute",
         "/v1/model",
         "/healthz",
         "/readyz",

@@ -232,6 +232,7 @@ def test_nothing_is_corrected_for_sympy() -> None:
     assert str(evaluated(to_sympy("2 + 2 = 5"))) == "Eq(4, 5)"
     assert write(r"\int _ 0 ^ 1 x ^ 2 d x", "sympy") == "Integral(x**2, (x, 0, 1))"
     assert str(to_sympy("1 < x < 2")) == "(1 < x) & (x < 2)"
+    assert write(r"x = 1 \neq x", "sympy") == "Eq(x, 1) & Ne(1, x)"  # not that it is false
     y = sympy.Function("y")(x)
     assert to_sympy(r"\frac{dy}{dx} = y").rhs == y  # every y is the function that dy is of
     assert evaluated(to_sympy(r"e ^ { i \pi }", "ei")) == -1 and to_sympy("e", "") == sympy.Symbol(

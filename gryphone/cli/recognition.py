@@ -16,6 +16,7 @@ from gryphone.writers import TARGETS, check_target
 
 if TYPE_CHECKING:
     from gryphone.recognition.batch import BatchReport
+    from gryphone.recognition.page import PageResult
     from gryphone.recognition.recognizer import Recognizer
     from gryphone.recognition.result import Result
 
@@ -149,12 +150,11 @@ def _pages(
     weights: Path | None,
     device: str,
 ) -> None:
-    """Pages, one after the other: LaTeX as a block for each, or JSON as a line."""
+    """Pages, one after the other: LaTeX as a block for each, JSON as a line, and in the other
+    formats one formula after the other."""
     from gryphone.recognition.page import check_ask
 
     check_ask(ask)
-    if format_ not in ("latex", "json"):
-        raise ConfigError(f"--format {format_} is not for pages; use latex or json")
     if out is not None:
         check_writable(out)
     recognizer = load_weights(weights, device)
@@ -168,19 +168,33 @@ def _pages(
                 wrong += 1
                 typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
                 continue
-            text = _json(found.to_dict()) if format_ == "json" else found.latex
-            if len(names) > 1 and format_ == "latex":
-                text = f"{_on_one_line(str(path))}\t{text}"
-            shown.append(text)
-            if out is None:
-                typer.echo(text)
-            for note in found.notes:
+            name = f"{_on_one_line(str(path))}\t" if len(names) > 1 and format_ != "json" else ""
+            texts, refused = _page_lines(found, format_)
+            wrong += len(refused)
+            for text in texts:
+                shown.append(name + text)
+                if out is None:
+                    typer.echo(shown[-1])
+            for note in (*refused, *found.notes):
                 typer.echo(f"gryphone: {_on_one_line(str(path))}: {note}", err=True)
             count(done)
     if out is not None:
         emit("\n".join(shown), out)
     if wrong:
         raise typer.Exit(2)
+
+
+def _page_lines(page: "PageResult", format_: str) -> tuple[list[str], list[str]]:
+    """What is printed of a page, and which of its lines the format has no words for."""
+    if format_ in ("json", "latex"):
+        return [_json(page.to_dict()) if format_ == "json" else page.latex], []
+    shown, refused = [], []
+    for number, formula in enumerate(page.formulas, 1):
+        try:
+            shown.append(_shown(formula.result, format_))
+        except GryphoneError as error:
+            refused.append(f"line {number}: {error}")
+    return shown, refused
 
 
 def _inputs(files: list[str], out: Path | None) -> list[Path]:

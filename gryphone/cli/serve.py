@@ -45,6 +45,9 @@ def serve(
     drain: Annotated[
         float, typer.Option(help="Seconds of serving on, not ready, after the signal to stop.")
     ] = 0.0,
+    compute: Annotated[
+        int, typer.Option(help="Processes that compute what is read with SymPy; 0 for none.")
+    ] = 0,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -69,6 +72,7 @@ def serve(
         readers=readers,
         workers=workers,
         drain=drain,
+        compute=compute,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")

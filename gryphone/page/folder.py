@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).parents[1]
 STATIC = PACKAGE / "server" / "static"
 ENGINE = Path(__file__).parent / "engine"
 # The rooms and modules that a prediction in the browser passes.
-OURS = ("latex", "photo", "reading", "recognition", "rivals", "page")
+OURS = ("latex", "photo", "reading", "recognition", "rivals", "page", "writers")
 OTHERS = ("latex2mathml", "defusedxml")  # of the installation that writes the folder
 NEVER = re.compile("/tests/|/f2py/|/testing/|/typing/")  # modules of numpy
 SNAPSHOT = "engine/pyodide/snapshot.bin.gz"

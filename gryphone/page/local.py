@@ -21,6 +21,7 @@ from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Result
 from gryphone.recognition.session import Live, Look
+from gryphone.writers import TARGETS, write
 
 
 class Local:
@@ -48,8 +49,16 @@ class Local:
                 "symbols": names[0],
                 "max_steps": MOST_STEPS,
                 "formats": [row.about() for row in FORMATS],
+                "targets": {name: t.title for name, t in TARGETS.items() if t.quick},
             }
         )
+
+    def convert(self, latex: str, target: str) -> str:
+        """LaTeX in another notation."""
+        try:
+            return json.dumps({"text": write(latex, target)})
+        except GryphoneError as error:
+            return json.dumps({"error": {"message": str(error)}})
 
     def recognize(
         self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]

@@ -25,8 +25,11 @@ from gryphone.server.middleware import KEY_PROTECTED, RequestMiddleware
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.schemas import (
     LIMITS,
-    WRITTEN,
     Answer,
+    ComputeAnswer,
+    ComputeRequest,
+    Converted,
+    ConvertRequest,
     ErrorAnswer,
     Health,
     InkRequest,
@@ -43,6 +46,7 @@ from gryphone.server.submission import FORM, JSON, describe_format
 from gryphone.writers import TARGETS
 
 STATIC = Path(__file__).parent / "static"
+BODIES = (InkRequest, LiveRequest, Options, Upload, ConvertRequest, ComputeRequest)
 REF = "#/components/schemas/{model}"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The ink or the body cannot be read."},
@@ -67,12 +71,14 @@ BODY = {
         },
     }
 }
-LIVE_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {JSON: {"schema": {"$ref": REF.format(model="LiveRequest")}}},
-    }
-}
+
+
+def json_body(model: str) -> dict[str, Any]:
+    """The body of a request that is JSON alone."""
+    schema = {"schema": {"$ref": REF.format(model=model)}}
+    return {"requestBody": {"required": True, "content": {JSON: schema}}}
+
+
 STREAM = (
     "Server-sent events: `step` with number, total, latex, rows and masked positions, then "
     "`result` with the answer or `error` with an error."
@@ -143,7 +149,7 @@ def _routes(app: FastAPI, service: Service) -> None:
     @app.post(
         "/v1/live",
         responses={200: {"model": LiveAnswer}, **ERRORS},
-        openapi_extra=LIVE_BODY,
+        openapi_extra=json_body("LiveRequest"),
         summary="Follow ink that is being written",
         tags=["recognition"],
     )
@@ -160,6 +166,28 @@ def _routes(app: FastAPI, service: Service) -> None:
     )
     async def stream(request: Request) -> Response:
         return await service.stream(request)
+
+    @app.post(
+        "/v1/convert",
+        response_model=Converted,
+        responses=ERRORS,
+        openapi_extra=json_body("ConvertRequest"),
+        summary="Write a formula in another notation",
+        tags=["formulas"],
+    )
+    async def convert(request: Request) -> dict[str, str]:
+        return await service.convert(request)
+
+    @app.post(
+        "/v1/compute",
+        response_model=ComputeAnswer,
+        responses={404: {"model": ErrorAnswer, "description": "It is not turned on."}, **ERRORS},
+        openapi_extra=json_body("ComputeRequest"),
+        summary="What a formula comes to, or how the lines of a working are related",
+        tags=["formulas"],
+    )
+    async def compute(request: Request) -> dict[str, Any]:
+        return await service.compute(request)
 
     @app.get(
         "/v1/model",
@@ -220,7 +248,8 @@ def describe_model(service: Service) -> dict[str, Any]:
         "vocabulary": {"symbols": sizes[0], "modifiers": sizes[1] if len(sizes) > 1 else 0},
         "symbols": list(tokenizer.vocabularies[0].names),
         "formats": [describe_format(row) for row in formats.FORMATS],
-        "targets": {name: TARGETS[name].title for name in WRITTEN},
+        "targets": {name: TARGETS[name].title for name in service.targets},
+        "compute": settings.compute > 0,
         "max_steps": LIMITS["steps"],
         "limits": LIMITS
         | {
@@ -266,9 +295,7 @@ def _openapi(app: FastAPI, settings: Settings) -> None:
             found = get_openapi(
                 title=app.title, version=app.version, summary=app.summary, routes=app.routes
             )
-            models: list[Any] = [
-                (m, "validation") for m in (InkRequest, LiveRequest, Options, Upload)
-            ]
+            models: list[Any] = [(m, "validation") for m in BODIES]
             _, extra = models_json_schema(models, ref_template=REF)
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {}).update(extra["$defs"])

@@ -47,6 +47,8 @@ ROUTES = (
     "/v1/page",
     "/v1/live",
     "/v1/recognize/stream",
+    "/v1/convert",
+    "/v1/compute",
     "/v1/model",
     "/healthz",
     "/readyz",

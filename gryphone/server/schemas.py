@@ -36,6 +36,8 @@ LIMITS = {
     "allowed": 1_000,
     "alternatives": 20,
     "symbols": 150,
+    "latex": 2_000,
+    "lines": 12,
 }
 M = TypeVar("M", bound=BaseModel)
 _NAME = 32  # characters of the longest symbol or modifier
@@ -301,6 +303,53 @@ class Upload(BaseModel):
     options: str = Field(default="{}", description="Options as JSON text.")
 
 
+Latex = Annotated[str, Field(min_length=1, max_length=LIMITS["latex"])]
+
+
+class ConvertRequest(StrictModel):
+    """A formula to write in another notation."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"latex": r"\frac{1}{2}", "format": "typst"}]}
+    )
+
+    latex: Latex
+    format: Annotated[str, Field(max_length=_NAME)] = Field(
+        description="One of the `targets` of /v1/model."
+    )
+
+
+class ComputeRequest(StrictModel):
+    """A formula to compute, or the lines of a working to compare."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"lines": ["2x+4=6", "x=1"]}]})
+
+    lines: Annotated[
+        list[Latex], BeforeValidator(_few), Field(min_length=1, max_length=LIMITS["lines"])
+    ]
+
+
+class Converted(BaseModel):
+    """A formula in another notation."""
+
+    format: str
+    text: str
+
+
+class ComputeAnswer(BaseModel):
+    """What one formula comes to, as LaTeX; or how each line is related to the next."""
+
+    simplified: str | None = None
+    value: str | None = Field(default=None, description="In decimals, where there are no letters.")
+    holds: bool | None = Field(
+        default=None, description="Whether an equation is true, whatever its letters."
+    )
+    solutions: dict[str, list[str]] = Field(default={}, description="Of an equation, by letter.")
+    steps: list[Literal["equal", "not equal", "cannot tell"]] = Field(
+        default=[], description="Each line against the next."
+    )
+
+
 class SymbolAnswer(BaseModel):
     """One symbol of the answer."""
 
@@ -450,6 +499,7 @@ class ModelAnswer(BaseModel):
     symbols: list[str]
     formats: list[FormatAnswer]
     targets: dict[str, str] = Field(description="What `format` may be, and its title.")
+    compute: bool = Field(description="Whether /v1/compute answers.")
     max_steps: int
     limits: dict[str, int | float]
 
@@ -473,6 +523,16 @@ def parse_live(body: bytes) -> LiveRequest:
 def parse_options(text: bytes) -> Options:
     """The `options` part of a form."""
     return _checked(Options, text, "options")
+
+
+def parse_convert(body: bytes) -> ConvertRequest:
+    """The body of a request to write a formula otherwise."""
+    return _checked(ConvertRequest, body, "the body")
+
+
+def parse_compute(body: bytes) -> ComputeRequest:
+    """The body of a request to compute."""
+    return _checked(ComputeRequest, body, "the body")
 
 
 def _checked(model: type[M], text: bytes, what: str) -> M:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -24,13 +24,16 @@ from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
 from gryphone.recognition.session import Look, check_live
 from gryphone.server.admission import Admission, Place
+from gryphone.server.calculators import Calculators
 from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
-from gryphone.server.schemas import Options
+from gryphone.server.schemas import WRITTEN, Options, parse_compute, parse_convert
 from gryphone.server.settings import Settings
 from gryphone.server.submission import FORM, Kind, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
+from gryphone.writers import TARGETS, write
+from gryphone.writers.compute import Calculator
 
 T = TypeVar("T")
 Event = Step | Future[Result]
@@ -59,6 +62,7 @@ class Service:
         # Uploads are read in processes, which can be killed; strokes are soon read.
         self.readers = Readers(settings.readers, settings.read_seconds)
         self.quick_workers = ThreadPoolExecutor(2, "gryphone-quick")
+        self.calculators = Calculators(settings)
         add_gauge = self.metrics.add_gauge
         add_gauge("gryphone_requests_inside", "Requests inside.", self.admission, "inside")
         add_gauge("gryphone_streams", "Open event streams.", self.admission, "streams")
@@ -68,6 +72,7 @@ class Service:
         """Load the model, and what reads images beside it."""
         self.engine.start()
         self.readers.start(warm_up)
+        self.calculators.start()
         self.quick_workers.submit(to_mathml, "+")
 
     async def close(self) -> None:
@@ -75,6 +80,7 @@ class Service:
         await asyncio.to_thread(self.engine.close, self.settings.seconds)
         self.quick_workers.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.readers.close)
+        await asyncio.to_thread(self.calculators.close)
 
     @property
     def recognizer(self) -> Recognizer:
@@ -115,6 +121,40 @@ class Service:
         except BaseException:
             close()
             raise
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The notations that formulas are written in; SymPy's, where there are processes for it."""
+        return tuple(TARGETS) if self.settings.compute else WRITTEN
+
+    async def convert(self, request: Request) -> dict[str, str]:
+        """A formula in another notation."""
+        asked = parse_convert((await self._receive(request)).data)
+        if asked.format not in self.targets:
+            known = ", ".join(self.targets)
+            raise Problem(422, "bad_options", f"format: it must be one of {known}")
+        if TARGETS[asked.format].quick:
+            work = self.quick_workers.submit(write, asked.latex, asked.format)
+        else:
+            work = self.calculators.submit(lambda calculator: calculator.write(asked.latex))
+        return {"format": asked.format, "text": await self._worked(request, work)}
+
+    async def compute(self, request: Request) -> dict[str, Any]:
+        """What a formula comes to, or each line of a working against the next."""
+        if not self.settings.compute:
+            raise Problem(404, "not_found", "this server does not compute; see its --compute")
+        lines = parse_compute((await self._receive(request)).data).lines
+
+        def ask(calculator: Calculator) -> dict[str, Any]:
+            if len(lines) > 1:
+                return {"steps": calculator.compare(lines)}
+            return asdict(calculator.compute(lines[0]))
+
+        found: dict[str, Any] = await self._worked(request, self.calculators.submit(ask))
+        return found
+
+    async def _worked(self, request: Request, work: Future[T]) -> T:
+        return await _if_connected(request, asyncio.wrap_future(work), self.settings.seconds)
 
     async def _receive(self, request: Request, stream: bool = False) -> Body:
         """The body, once it is clear that it will be read; who sends it slowly takes no place."""

@@ -13,7 +13,7 @@ from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _HOST = re.compile(r"[A-Za-z0-9._\-]+")
-MAY_BE_ZERO = ("port", "linger", "drain", "worker")
+MAY_BE_ZERO = ("port", "linger", "drain", "worker", "compute")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -28,10 +28,11 @@ class Settings:
     upload, body_seconds for sending its body, header_seconds for sending its headers. buffer:
     bodies that are held at a time, all together. path: length of all strokes together, in longer
     sides of the ink. patches: squares of the canvas that the ink touches; page: those of all lines
-    of a page. scans: of a JPEG. hosts: names that this server is called by, beside localhost,
-    `host` and IP addresses; * is any. workers: processes that share the port, each with a model and
-    with all limits; worker: which of them this is. drain: how long a server that was told to stop
-    still serves, but says that it is not ready.
+    of a page. scans: of a JPEG. compute: processes that compute with SymPy (0: nobody may ask),
+    each with so many seconds for a question and so many megabytes. hosts: names that this server is
+    called by, beside localhost, `host` and IP addresses; * is any. workers: processes that share
+    the port, each with a model and with all limits; worker: which of them this is. drain: how long
+    a server that was told to stop still serves, but says that it is not ready.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +64,9 @@ class Settings:
     workers: int = 1
     worker: int | None = None
     drain: float = 0.0
+    compute: int = 0
+    compute_seconds: float = 5.0
+    compute_megabytes: int = 512
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -72,7 +76,7 @@ class Settings:
                 raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
-        for name in ("linger", "drain"):
+        for name in ("linger", "drain", "compute"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if self.api_key is not None and not (

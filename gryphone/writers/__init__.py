@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gryphone.errors import ConfigError
+from gryphone.errors import ConfigError, LatexError
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ TARGETS: Mapping[str, Target] = {
     "asciimath": Target("AsciiMath", "gryphone.writers.asciimath:AsciiMathWriter"),
     "unicode": Target("UnicodeMath, plain text", "gryphone.writers.unicode:UnicodeWriter"),
     "omml": Target("Office Math, for Word", "gryphone.writers.omml:OmmlWriter"),
-    "sympy": Target("SymPy, as Python", "gryphone.writers.sympy:to_python", quick=False),
+    "sympy": Target("SymPy, as Python", "gryphone.writers.compute:to_python", quick=False),
     "speech": Target("Words for a screen reader", "gryphone.writers.speech:SpeechWriter"),
 }
 
@@ -47,4 +47,7 @@ def write(latex: str, target: str) -> str:
     if not module:
         return latex
     writer = getattr(import_module(module), name)
-    return str(writer().write(latex) if isinstance(writer, type) else writer(latex))
+    try:
+        return str(writer().write(latex) if isinstance(writer, type) else writer(latex))
+    except RecursionError:
+        raise LatexError("it is nested too deeply; simplify the formula") from None

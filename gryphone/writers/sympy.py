@@ -81,6 +81,7 @@ def to_python(source: Source) -> str:
     another, SymPy would evaluate them. So it would to know the sign of a product of matrices."""
     need("sympy", "formats")
     import sympy
+    from sympy.printing.precedence import PRECEDENCE
     from sympy.printing.str import StrPrinter
 
     class Printer(StrPrinter):  # type: ignore[misc]
@@ -88,6 +89,9 @@ def to_python(source: Source) -> str:
             if isinstance(item, sympy.MatMul | sympy.MatAdd | sympy.MatPow):
                 return f"({self._print(item)})"
             return str(super().parenthesize(item, level, strict))
+
+        def _print_And(self, value: Any) -> str:
+            return str(self.stringify(value.args, " & ", PRECEDENCE["BitwiseAnd"]))
 
         def _print_MatMul(self, value: Any) -> str:
             return "*".join(self.parenthesize(part, 50) for part in value.args)
@@ -153,8 +157,10 @@ class _Reader:
         ]
         if len(parts) < 2:
             return parts[0] if parts else terms[0]
-        with self.sympy.evaluate(True):  # it looks for equal ones, and counts their minus signs
-            return self.sympy.And(*parts, evaluate=False)
+        # Made by hand: it would compare the parts, and say that two of them cannot both be.
+        chain = self.sympy.Basic.__new__(self.sympy.And, *parts)
+        chain._argset = frozenset(parts)
+        return chain
 
     def sum(self) -> Any:
         terms: list[Any] = []

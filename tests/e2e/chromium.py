@@ -29,9 +29,9 @@ STARTING = 90  # seconds a server may take on a busy machine
 
 
 @contextmanager
-def served() -> Iterator[str]:
+def served(*options: str) -> Iterator[str]:
     """`gryphone serve` on a free port; its address."""
-    command = [sys.executable, "-m", "gryphone", "serve", "--port", "0", "--no-open"]
+    command = [sys.executable, "-m", "gryphone", "serve", "--port", "0", "--no-open", *options]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("w") as file:

@@ -27,6 +27,7 @@ import gryphone
 from gryphone.checkpoint import WEIGHTS
 from gryphone.page.folder import freeze, sizes_of, write_page
 from gryphone.page.parts import ONNXRUNTIME
+from gryphone.writers import TARGETS, write
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -95,7 +96,7 @@ def test_it_reads_corrects_and_stays_when_server_and_network_are_gone(
     browser: Browser, host: ThreadingHTTPServer
 ) -> None:
     home = f"http://127.0.0.1:{host.server_port}/"
-    desk = Desk.open(browser, home)
+    desk = Desk.open(browser, home, permissions=["clipboard-read", "clipboard-write"])
     sent: list[str] = []
     desk.context.on("request", lambda request: sent.append(request.url))
     engine = desk.find("#engine")
@@ -119,6 +120,13 @@ def test_it_reads_corrects_and_stays_when_server_and_network_are_gone(
     expect(desk.find("#copy-mathml")).to_be_enabled()
     desk.find("#file").set_input_files(EXAMPLES / "ink" / "01-power.inkml")
     desk.shows("x^{2}")
+    for name in (name for name, target in TARGETS.items() if target.quick):
+        desk.find("#format").select_option(name)
+        desk.find("#copy-as").click()
+        expect(desk.find("#toast")).to_have_text(f"{TARGETS[name].title} copied")
+        copied = desk.page.evaluate("() => navigator.clipboard.readText()")
+        assert copied == write("x^{2}", name)
+    expect(desk.find("#computing")).to_be_hidden()
     assert [url for url in sent if not url.startswith((home, "blob:" + home))] == []
     assert desk.problems == []
     desk.context.close()

@@ -95,9 +95,9 @@ class Desk:
         expect(self.find("#latex")).to_have_text(latex, timeout=1)  # says what is there instead
         self.settle()
 
-    def placed(self, strokes: list[Stroke], size: float = 1.0) -> list[Stroke]:
+    def placed(self, strokes: list[Stroke], size: float = 1.0, on: str = "#pad") -> list[Stroke]:
         """Strokes in the middle of the canvas, in window coordinates."""
-        box = self.find("#pad").bounding_box()
+        box = self.find(on).bounding_box()
         assert box is not None
         xs, ys = zip(*(point for stroke in strokes for point in stroke), strict=True)
         width, height = max(xs) - min(xs), max(ys) - min(ys)

@@ -122,6 +122,8 @@ export interface About {
   version: string;
   parameters: number;
   symbols: string[];
+  /** The notations of `convert`, and their titles. */
+  targets: Record<string, string>;
   max_steps: number;
   formats: { name: string; suffixes: string[]; types: string[]; picture: boolean; read: boolean }[];
   /** That ONNX Runtime computes with: several only where the page is cross-origin isolated. */
@@ -142,3 +144,5 @@ export function recognize(source: ReadonlyArray<Stroke> | Blob, options?: Option
 
 /** Find and read all formulas; without the options about one: `lock`, `hint`, `remask`, `deadline_ms`. */
 export function recognizePage(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<PageAnswer>;
+/** Write LaTeX in another notation, one of the engine's `targets`. */
+export function convert(latex: string, format: string): Promise<string>;

@@ -48,6 +48,16 @@ export const follow = (strokes, { known = [], gestures = true, final = false, ..
 
 /** Find and read all formulas of a page: strokes or a File. */
 export const recognizePage = (source, options) => recognize(source, { ...options, page: true });
+/** LaTeX in another notation: one of `targets` of what the engine says of itself. */
+export async function convert(latex, format) {
+  await load();
+  const id = ++asked;
+  const { text } = await new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    worker.postMessage({ id, latex, format });
+  });
+  return text;
+}
 
 /** Read strokes, [[[x, y], ...], ...], or a File: a photo, InkML or strokes as JSON. */
 export async function recognize(source, { onStep, signal, ...options } = {}) {

@@ -111,10 +111,11 @@ started.then(
   (error) => postMessage({ broken: error.message }),
 );
 
-self.onmessage = async ({ data: { id, strokes, file, options, stop } }) => {
+self.onmessage = async ({ data: { id, strokes, file, options, stop, latex, format } }) => {
   asked = true;
   try {
     const { python, local, files } = await started;
+    if (format) return postMessage({ id, answer: JSON.parse(local.convert(latex, format)) });
     const emit = (step) => {
       postMessage({ id, step: JSON.parse(step) });
       return stop !== null && Atomics.load(stop, 0) === id;

@@ -1,7 +1,8 @@
 // The page: what happens to its elements goes to the session, and what the session says is shown.
 
+import { Computing } from "./computing.js";
 import { askKey, installControls, keyIsWrong } from "./controls.js";
-import { $, percent, toast } from "./dom.js";
+import { $, h, percent, toast } from "./dom.js";
 import { loadDraft } from "./draft.js";
 import { completeOffline, isLocal, keepOffline, model } from "./engine.js";
 import { kindOf, learnFormats, readPhoto } from "./files.js";
@@ -22,6 +23,7 @@ const { drawing } = session;
 const pad = new Pad($("pad"), drawing);
 const formula = new FormulaView($("formula"));
 const panel = new SymbolPanel();
+const computing = new Computing();
 const reader = new Reader(() => {
   const question = session.question(Number($("steps").value) || "auto");
   // While the pen is down, lines can wait.
@@ -163,7 +165,8 @@ function refresh() {
   );
   light(selected);
   pad.frame(page.lines.length + page.asides.length > 1 ? page : null);
-  for (const id of ["copy-latex", "replay"]) $(id).disabled = !current;
+  for (const id of ["copy-latex", "copy-as", "replay"]) $(id).disabled = !current;
+  computing.show(current ? page.lines.map((line) => line.data.latex) : []);
   $("copy-mathml").disabled = !current?.mathml;
 }
 
@@ -365,9 +368,12 @@ function replay() {
 
 async function loadModel() {
   try {
-    const { symbols, formats, max_steps: most, threads } = await model(showLoading);
+    const { symbols, formats, targets, compute, max_steps: most, threads } = await model(showLoading);
     panel.vocabulary = symbols;
     learnFormats(formats);
+    $("format").replaceChildren(...Object.entries(targets).map(([value, title]) => h("option", { value }, title)));
+    $("format").disabled = false;
+    computing.offer(compute);
     if (most) $("steps").max = Math.min(50, most);
     if (isLocal) {
       engineIs("in this browser", `${threads > 1 ? `${threads} threads, ` : ""}nothing leaves it`);

@@ -55,6 +55,17 @@ export async function model() {
   return (await request("v1/model", { signal: AbortSignal.timeout(TELLING) })).json();
 }
 
+const ask = async (path, question, signal) => {
+  const headers = { "Content-Type": "application/json" };
+  return (await request(path, { method: "POST", body: JSON.stringify(question), headers, signal })).json();
+};
+
+/** LaTeX in another notation. */
+export const convert = async (latex, format) => (await ask("v1/convert", { latex, format })).text;
+
+/** What one line of LaTeX comes to, or each of several against the next. */
+export const compute = (lines, signal) => ask("v1/compute", { lines }, signal);
+
 function post(path, { strokes, file, options, live }, signal) {
   if (!file) {
     const body = JSON.stringify({ strokes, options, ...live });

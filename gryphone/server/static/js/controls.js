@@ -2,6 +2,7 @@
 
 import { apiKey } from "./client.js";
 import { $, toast } from "./dom.js";
+import { convert } from "./engine.js";
 import { EXAMPLE } from "./example.js";
 import { acceptDrops, copyText, downloadInkml, downloadPng } from "./files.js";
 import { HistoryDialog } from "./history-dialog.js";
@@ -41,6 +42,10 @@ export function installControls(page) {
     replay: page.replay,
     "copy-latex": () => copy("LaTeX", ({ latex }) => latex),
     "copy-mathml": () => page.answer()?.mathml !== null && copy("MathML", ({ mathml }) => mathml),
+    "copy-as": () => {
+      const { value, selectedOptions } = $("format");
+      return copy(selectedOptions[0]?.text, ({ latex }) => convert(latex, value));
+    },
     "save-png": () => save(downloadPng, drawing.now.pen),
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),
     "help-open": () => $("help").showModal(),
@@ -111,7 +116,7 @@ export function installControls(page) {
         [
           ["mod+c", "Copy LaTeX", () => getSelection().isCollapsed && actions["copy-latex"]()],
           ["c", null, actions["copy-latex"]],
-          ["m", "Copy MathML", actions["copy-mathml"]],
+          ["m", "Copy for Word (MathML)", actions["copy-mathml"]],
           ["g", "Download PNG", actions["save-png"]],
           ["s", "Download InkML", actions["save-inkml"]],
           ["o", "Open a photo or InkML", actions.open],

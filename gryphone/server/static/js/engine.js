@@ -28,6 +28,10 @@ const local = {
     return follow(strokes, { ...options, ...live, signal }).catch(told);
   },
 
+  async convert(latex, format) {
+    return (await engine).convert(latex, format);
+  },
+
   async *recognize({ strokes, file, options }, signal) {
     const { recognize } = await engine;
     const steps = [];
@@ -51,7 +55,7 @@ const local = {
   },
 };
 
-export const { model, recognize, recognizePage, follow } = isLocal ? local : server;
+export const { model, recognize, recognizePage, follow, convert, compute } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {

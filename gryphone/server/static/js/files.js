@@ -111,13 +111,15 @@ function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Text to the clipboard, also where the page is not served over https. */
+/** Text, or the promise of it, to the clipboard, also where the page is not served over https. */
 export async function copyText(text) {
   try {
-    await navigator.clipboard.writeText(text);
+    // The promise goes with it: who waits for it first may no longer copy in some browsers.
+    const blob = Promise.resolve(text).then((found) => new Blob([found], { type: "text/plain" }));
+    await navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
   } catch {
     const area = document.createElement("textarea");
-    area.value = text;
+    area.value = await text;
     area.className = "sr";
     document.body.append(area);
     area.select();

@@ -1,0 +1,74 @@
+"""The formula on the page in other notations, and what it comes to where that is switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from chromium import NEEDED, served
+
+if not NEEDED:  # in CI its absence is an error
+    pytest.importorskip("playwright.sync_api", reason="no playwright; pip install -e '.[dev]'")
+
+from playwright.sync_api import expect
+from writing import Desk
+
+from gryphone.writers import TARGETS, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def address(browser: Browser) -> Iterator[str]:
+    """A server that computes."""
+    with served("--compute", "1") as address:
+        yield address
+
+
+@pytest.fixture
+def desk(browser: Browser, address: str) -> Iterator[Desk]:
+    """Its page."""
+    desk = Desk.open(browser, address, permissions=["clipboard-read", "clipboard-write"])
+    yield desk
+    desk.context.close()
+    assert desk.problems == []
+
+
+def clipboard(desk: Desk) -> str:
+    return str(desk.page.evaluate("() => navigator.clipboard.readText()"))
+
+
+def test_the_answer_is_copied_in_every_notation_and_computed_if_asked(desk: Desk) -> None:
+    latex = desk.open_example("08-integral")
+    options = desk.find("#format option")
+    assert [option.text_content() for option in options.all()] == [
+        t.title for t in TARGETS.values()
+    ]
+    for name, target in TARGETS.items():
+        desk.find("#format").select_option(name)
+        desk.find("#copy-as").click()
+        expect(desk.find("#toast")).to_have_text(f"{target.title} copied")
+        assert clipboard(desk) == write(latex, name)
+    desk.find("#copy-mathml").click()
+    expect(desk.find("#toast")).to_have_text("MathML copied")
+    assert clipboard(desk).startswith('<math xmlns="http://www.w3.org/1998/Math/MathML"')
+
+    assert desk.find("#computed").inner_text() == ""  # as written, unless it is asked for
+    desk.find("#compute").check()
+    expect(desk.find("#computed dd").nth(1)).to_have_text("0.333333333333333")
+    desk.find("#compute").uncheck()
+    expect(desk.find("#computed dd")).to_have_count(0)
+
+
+def test_the_lines_of_a_working_are_compared(desk: Desk) -> None:
+    expect(desk.find("#computing")).to_be_visible()
+    desk.find("#compute").check()
+    desk.page.evaluate(
+        """async () => {
+            const { Computing } = await import("/static/js/computing.js");
+            new Computing().show(["2x+4=6", "x=1", "x=2", "\\\\ldots"]);
+        }"""
+    )
+    expect(desk.find("#computed dd")).to_have_text(["equal", "not equal", "cannot tell"])
