@@ -44,7 +44,7 @@ export function installControls(page) {
     "copy-mathml": () => page.answer()?.mathml !== null && copy("MathML", ({ mathml }) => mathml),
     "copy-as": () => {
       const { value, selectedOptions } = $("format");
-      return copy(selectedOptions[0]?.text, ({ latex }) => convert(latex, value));
+      return copy(selectedOptions[0]?.text, async ({ lines }) => (await Promise.all(lines.map((line) => convert(line, value)))).join("\n"));
     },
     "save-png": () => save(downloadPng, drawing.now.pen),
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),

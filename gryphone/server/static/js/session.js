@@ -51,6 +51,7 @@ export class Session {
     return {
       ...each[0],
       latex: latexOf(lines, this.form),
+      lines: each.map(({ latex }) => latex),
       mathml: mathml.includes(null) ? null : mathml.join("\n"),
       confidence: Math.min(...each.map(({ confidence }) => confidence)),
       seconds: Math.max(...each.map(({ seconds }) => seconds)),
