@@ -10,7 +10,7 @@ CLEAN := .venv-dist
 DOCS := .venv-docs
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser dist docs fonts tables
+.PHONY: demo test test-ray lint style bench bench-gpu bench-train gpu-check load scale setup browser dist docs fonts tables
 
 setup: $(READY)
 
@@ -34,6 +34,10 @@ demo: $(CORE)/.ready
 test: $(READY)
 	$(BIN)/pytest
 
+# Bulk recognition on a cluster of two machines made of processes: Ray is large, and slow to start.
+test-ray: $(READY)
+	$(BIN)/pip install -q -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest tests/ray
 $(BUILD)/.ready: constraints.txt
 	$(PYTHON) -m venv $(BUILD)
 	$(BUILD)/bin/pip install -q -c constraints.txt build
@@ -97,6 +101,13 @@ bench-train: $(READY)
 # Load test of the server on the loopback interface, about five minutes.
 load: $(READY)
 	$(BIN)/python benchmarks/load.py
+
+# What docs/scale.md tells of: workers and replicas (needs nginx), two nodes, a store that is streamed
+# (2 GB of disk, 12 GB of memory for the path that holds it all).
+scale: $(READY)
+	$(BIN)/python benchmarks/replicas.py
+	$(BIN)/python benchmarks/nodes.py
+	$(BIN)/python benchmarks/stream.py /tmp/gryphone-stream
 
 # Handwriting fonts under open licences (Google Fonts, by npm): further hands for the synthesiser,
 # and some to validate with.

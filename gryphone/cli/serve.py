@@ -39,6 +39,12 @@ def serve(
         int | None, typer.Option(help="Inks that are read together (as suits the device).")
     ] = None,
     readers: Annotated[int, typer.Option(help="Processes that read photos and files.")] = 2,
+    workers: Annotated[
+        int, typer.Option(help="Processes with a model each, on one port; GPUs are shared out.")
+    ] = 1,
+    drain: Annotated[
+        float, typer.Option(help="Seconds of serving on, not ready, after the signal to stop.")
+    ] = 0.0,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -61,6 +67,8 @@ def serve(
         queue=queue,
         batch=batch,
         readers=readers,
+        workers=workers,
+        drain=drain,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")
@@ -69,7 +77,8 @@ def serve(
             f"gryphone: warning: {host} can be reached by others, and there is no --api-key",
             err=True,
         )
-    from gryphone.server.run import serve as run
+    from gryphone.server.run import serve as serve_one
+    from gryphone.server.workers import serve_many
 
     def ready(url: str) -> None:
         typer.echo(f"GryphOne is ready at {url} (Ctrl-C stops it)", err=True)
@@ -80,7 +89,7 @@ def serve(
             # Some browsers block until they are closed.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    run(settings, ready)
+    (serve_one if workers == 1 else serve_many)(settings, ready)
 
 
 def _desktop() -> bool:

@@ -10,13 +10,15 @@ from typing import Any
 
 from gryphone import __version__
 from gryphone.checkpoint import checkpoint_of
-from gryphone.errors import GryphoneError
+from gryphone.errors import ConfigError, GryphoneError
 from gryphone.reading.formats import FORMATS
 from gryphone.reading.inputs import Input, read_content, read_input
 from gryphone.recognition.answer import answer
+from gryphone.recognition.constraints import given_of
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.question import MOST_STEPS, Ask
+from gryphone.recognition.result import Result
 
 
 class Local:
@@ -55,6 +57,8 @@ class Local:
             asked = json.loads(options)
             ink = asked.pop("ink", False)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
+            if asked.get("given") is not None:
+                asked["given"] = self._given(asked["given"])
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
             encoded = self._look(source, name)
             found = answer(encoded, 0, ask, began).to_full_dict()
@@ -64,6 +68,15 @@ class Local:
             return json.dumps(found)
         except (GryphoneError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})
+
+    def _given(self, answer: Any) -> Result:
+        """An earlier answer, as it was told."""
+        tokenizer = self.checkpoint.tokenizer
+        try:
+            rows = [[s["symbol"], s["modifier"]] for s in answer["symbols"]]
+        except (KeyError, TypeError) as error:
+            raise ConfigError("given: is no answer; give what `recognize` returned") from error
+        return given_of(tokenizer, [row[: len(tokenizer.vocabularies)] for row in rows])
 
     def _look(self, source: str | bytes, name: str) -> EncodedBatch:
         if self._encoded is None or source != self._source:

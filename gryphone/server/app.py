@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -78,6 +79,8 @@ def create_app(settings: Settings | None = None, recognizer: Recognizer | None =
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
+        while settings.workers > 1 and service.engine.loading:
+            await asyncio.sleep(0.05)  # what others can answer is not accepted, to be refused here
         yield
         await service.close()
 
@@ -157,12 +160,13 @@ def _routes(app: FastAPI, service: Service) -> None:
     @app.get(
         "/readyz",
         response_model=Health,
-        responses={503: {"model": Health, "description": "Not yet."}},
-        summary="The model is loaded",
+        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
+        summary="The model is loaded, and the server is not about to stop",
         tags=["about"],
     )
     async def readyz() -> Response:
         state = "ok" if service.engine.ready.is_set() else "loading"
+        state = "draining" if service.draining else state
         return JSONResponse({"status": state}, 200 if state == "ok" else 503)
 
     @app.get(

@@ -131,6 +131,11 @@ class Engine:
         return self.pace * sum(job.cost for job in tuple(self._open) if self.turn_of(job) <= turn)
 
     @property
+    def loading(self) -> bool:
+        """Whether the model is neither there nor known to be of no use."""
+        return not self.ready.is_set() and self.failure is None
+
+    @property
     def batch(self) -> int:
         """The most inks that are encoded together."""
         if self.settings.batch is not None:
@@ -184,8 +189,10 @@ class Engine:
     def _load(self) -> None:
         if self.recognizer is None:
             # The first answers build the grammar and warm the network up: no user waits for that.
-            settings, threads = self.settings, self.settings.threads or 0
-            self.recognizer = load(settings.weights, settings.device, threads=threads, warm=True)
+            settings = self.settings
+            self.recognizer = load(
+                settings.weights, settings.device, threads=settings.cores, warm=True
+            )
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def batches(self) -> Iterator[list[Job]]:

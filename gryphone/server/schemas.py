@@ -176,6 +176,9 @@ class Options(StrictModel):
     as_written: bool = Field(
         default=False, description="Say what the strokes of each letter are alone, too."
     )
+    boxed: bool = Field(
+        default=False, description="Write a box round a picture's formula as `\\boxed`."
+    )
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
     format: Annotated[str | None, AfterValidator(_target)] = Field(
         default=None,
@@ -212,6 +215,7 @@ class Options(StrictModel):
             boxes=self.boxes,
             views=self.views,
             as_written=self.as_written,
+            boxed=self.boxed,
         )
 
 
@@ -395,7 +399,7 @@ class ModelAnswer(BaseModel):
 class Health(BaseModel):
     """Alive, or ready."""
 
-    status: Literal["ok", "loading"]
+    status: Literal["ok", "loading", "draining"]
 
 
 def parse_request(body: bytes) -> InkRequest:

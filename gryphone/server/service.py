@@ -11,14 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gryphone.errors import GryphoneError
 from gryphone.latex.mathml import to_mathml
-from gryphone.recognition.constraints import token_id
+from gryphone.recognition.constraints import given_of
 from gryphone.recognition.page import PageResult, check_ask
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
@@ -52,7 +51,8 @@ class Service:
 
     def __init__(self, settings: Settings, recognizer: Recognizer | None = None) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.draining = False  # told to stop
+        self.metrics = Metrics(settings.worker)
         self.admission = Admission(settings)
         self.engine = Engine(settings, self.metrics, recognizer, lambda: self.admission.reading)
         # Uploads are read in processes, which can be killed; strokes are soon read.
@@ -212,19 +212,8 @@ class Service:
 
 def ask_of(recognizer: Recognizer, options: Options) -> Ask:
     """Options in the recogniser's own words."""
-    given = None
-    if options.given is not None:
-        streams = len(recognizer.tokenizer.vocabularies)
-        ids = []
-        for place, row in enumerate(options.given):
-            if len(row) != streams:
-                raise Problem(
-                    422, "bad_options", f"given.{place}: {len(row)} entries, {streams} are needed"
-                )
-            where = f"given.{place}"
-            ids.append([token_id(recognizer.tokenizer, s, t, where) for s, t in enumerate(row)])
-        rows = np.array(ids, dtype=np.int64)
-        given = Result("", (), 0.0, (), (), 0, 0.0, 0, ids=rows)
+    rows = options.given
+    given = None if rows is None else given_of(recognizer.tokenizer, rows)
     return options.ask(given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _HOST = re.compile(r"[A-Za-z0-9._\-]+")
+MAY_BE_ZERO = ("port", "linger", "drain", "worker")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -27,7 +29,9 @@ class Settings:
     bodies that are held at a time, all together. path: length of all strokes together, in longer
     sides of the ink. patches: squares of the canvas that the ink touches; page: those of all lines
     of a page. scans: of a JPEG. hosts: names that this server is called by, beside localhost,
-    `host` and IP addresses; * is any.
+    `host` and IP addresses; * is any. workers: processes that share the port, each with a model and
+    with all limits; worker: which of them this is. drain: how long a server that was told to stop
+    still serves, but says that it is not ready.
     """
 
     host: str = "127.0.0.1"
@@ -56,17 +60,21 @@ class Settings:
     patches: int = 1_500
     page: int = 4_000
     scans: int = 50
+    workers: int = 1
+    worker: int | None = None
+    drain: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            positive = isinstance(value, (int, float)) and field.name not in ("port", "linger")
+            positive = isinstance(value, (int, float)) and field.name not in MAY_BE_ZERO
             if positive and not value > 0:
                 raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
-        if self.linger < 0:
-            raise ConfigError(f"linger is {self.linger}; it must be 0 or more")
+        for name in ("linger", "drain"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if self.api_key is not None and not (
             self.api_key.isascii()
             and self.api_key.isprintable()
@@ -87,6 +95,13 @@ class Settings:
                 raise ConfigError(
                     f"host {host!r} is no name; write it as notes.example.org, without a port"
                 )
+
+    @property
+    def cores(self) -> int:
+        """Threads that compute: `threads`, or this worker's share of the cores; 0 is all."""
+        if self.threads is None and self.workers > 1:
+            return max(1, (os.cpu_count() or 1) // self.workers)
+        return self.threads or 0
 
     @property
     def ink(self) -> Limits:

@@ -59,7 +59,10 @@ export interface Options {
   lock?: Record<number, string | [string, string]>;
   /** LaTeX with holes: `?` is one symbol, `...` any run. */
   hint?: string;
+  /** Positions of `given` (without it, of a first answer) to solve again, while the rest stays. */
   remask?: number[];
+  /** An earlier answer about the same ink; what is not in `remask` or `lock` is kept. */
+  given?: Pick<Answer, "symbols">;
   /** The only symbols to use. */
   allowed?: string | string[];
   alternatives?: number;

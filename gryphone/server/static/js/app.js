@@ -76,11 +76,14 @@ reader.addEventListener("failure", ({ detail: { error, wait } }) => {
 
 // Showing
 
+const LOOKS = ["Step", "Second look, step", "Read another way, step"];
+
 function showStep({ number, total, rows, masked, look }) {
   setState("reading");
-  formula.show({ rows, masked, locked: session.locks.keys() });
+  // Further readings of a doubtful picture go on side by side: nothing to show of one.
+  if (look < 3) formula.show({ rows, masked, locked: session.locks.keys() });
   $("progress").style.transform = `scaleX(${number / total})`;
-  $("status").textContent = `${look > 1 ? "Second look, step" : "Step"} ${number} of ${total}`;
+  $("status").textContent = `${LOOKS[Math.min(look, 3) - 1]} ${number} of ${total}`;
 }
 
 function showResult(answer) {

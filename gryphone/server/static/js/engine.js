@@ -2,23 +2,17 @@
 
 import * as server from "./client.js";
 
-const ISOLATING = "gryphone.isolating";
-
 export const isLocal = document.documentElement.dataset.engine === "local";
 
 // Not before it is needed: a served page has no such file.
 const engine = isLocal ? import("../../engine/engine.js") : null;
 
-let kept = null; // what is loaded passes the service worker, which keeps it
-
 const local = {
   async model(onProgress) {
-    await kept;
     return (await engine).load({ onProgress });
   },
 
   async *recognize({ strokes, file, options }, signal) {
-    await kept;
     const { recognize, EngineError } = await engine;
     const steps = [];
     let wake = () => {};
@@ -46,7 +40,7 @@ export const { model, recognize } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
-  if (isLocal && navigator.serviceWorker) kept = register(tell).catch(console.error);
+  if (isLocal && navigator.serviceWorker) register(tell).catch(console.error);
 }
 
 async function register(tell) {
@@ -63,18 +57,6 @@ async function register(tell) {
   });
   serviceWorker.addEventListener("message", ({ data }) => data.complete && tell("complete"));
   serviceWorker.addEventListener("controllerchange", () => wasControlled && location.reload());
-  if (!wasControlled) {
-    await new Promise((resolve) => {
-      serviceWorker.addEventListener("controllerchange", resolve, { once: true });
-      if (serviceWorker.controller) resolve();
-    });
-    // Served by it, the page may use threads; once, lest a browser that never isolates turns round.
-    if (!crossOriginIsolated && !sessionStorage.getItem(ISOLATING)) {
-      sessionStorage.setItem(ISOLATING, "1");
-      location.reload();
-      await new Promise(() => {});
-    }
-  }
 }
 
 /** Fetch what the page has not needed yet, so that nothing is missing offline. */
