@@ -22,7 +22,7 @@ CARD = """\
 
 # GryphOne
 
-Handwritten mathematics to LaTeX by symbol-aware masked diffusion, {millions:.1f} M parameters.
+Handwritten mathematics to LaTeX by symbol-aware masked diffusion; {millions:.1f} million weights.
 
 ```python
 import gryphone
