@@ -26,7 +26,8 @@ from gryphone.recognition.result import Box, Result
 DOUBT = 0.7  # confidence below which a picture is read without some of its ink, upside down, and
 TURNED = 0.5  # turned by a quarter
 IN_DOUBT = 0.95  # below which it is said what makes it hard to read
-LESS, MORE = 0.1, 0.25  # by how much surer another reading must be: to be a hint, to be the answer
+MORE = 0.25  # by how much surer another reading must be
+SLACK = 0.15  # by how much less will do for a hint
 SURE = 0.6  # what one without some ink must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL, WIDE = 0.45, 0.75  # of the whole width that this may have; that a known word may have
@@ -62,6 +63,7 @@ HINTS = {
     APART: "a part that stands apart may be no formula; without it this is {}",
     OUT: "something may be crossed out; without it this is {}",
 }
+UPSIDE_DOWN = "the picture may be turned; the other way up this is {}"
 
 
 @dataclass(frozen=True)
@@ -130,16 +132,16 @@ def surer(
                 word_like = len(reading.apart.ink.strokes) >= WORD
                 strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
                 strong = strong and first.confidence < TURNED and result.confidence >= SURE
-                strong = strong and result.confidence >= least
-                if reading.strong:  # numbers and words stand on the left, most of them
-                    least = min(least, max(LEGIBLE, first.confidence + LESS))
-        if result.confidence >= least and strong:
+        if strong and result.confidence >= least:
             fit.append((reading, result, said))
-        elif result.confidence >= least:
+        elif result.confidence >= max(least - SLACK, LEGIBLE):
             hints.append((reading, result))
+    if not fit and hints:
+        reading, result = max(hints, key=lambda pair: pair[1].confidence)
+        hint = HINTS.get(reading.note, UPSIDE_DOWN).format(result.latex)
+        return replace(first, warnings=(*first.warnings, hint))
     if not fit:
-        notes = [HINTS[reading.note].format(result.latex) for reading, result in hints[:1]]
-        return replace(first, warnings=(*first.warnings, *notes))
+        return first
     reading, result, said = max(fit, key=lambda each: each[1].confidence)
     symbols = tuple(
         replace(s, strokes=own, box=_box(ink, own) if s.box is not None else None)
@@ -225,7 +227,9 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool, float]]:
         (low[:, 0] > reached[wide[-1]], False, last - reached[wide[-1]]),
     ):
         if width < WIDE * (last - first):
-            yield out, left, MORE if width < SMALL * (last - first) else math.inf
+            # Numbers and words stand on the left, most of them.
+            more = MORE if left else MORE + SLACK
+            yield out, left, more if width < SMALL * (last - first) else math.inf
 
 
 def _struck(ink: Ink) -> list[tuple[np.ndarray, float]]:
