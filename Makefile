@@ -5,9 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CORE := .venv-core
+BUILD := .venv-build
+CLEAN := .venv-dist
+DOCS := .venv-docs
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11) and "GryphOne needs Python 3.11 or newer")
 
-.PHONY: demo test lint style bench bench-gpu bench-train gpu-check load setup browser fonts tables
+.PHONY: demo test test-ray lint style bench bench-gpu bench-train gpu-check load scale setup browser dist docs fonts tables
 
 setup: $(READY)
 
@@ -30,6 +33,37 @@ demo: $(CORE)/.ready
 
 test: $(READY)
 	$(BIN)/pytest
+
+# Bulk recognition on a cluster of two machines made of processes: Ray is large, and slow to start.
+test-ray: $(READY)
+	$(BIN)/pip install -q -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest tests/ray
+$(BUILD)/.ready: constraints.txt
+	$(PYTHON) -m venv $(BUILD)
+	$(BUILD)/bin/pip install -q -c constraints.txt build
+	touch $@
+
+# The source archive, the wheel that it builds, and what a user has who installs that and no more.
+dist: $(BUILD)/.ready
+	rm -rf dist $(CLEAN)
+	$(BUILD)/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/pip install -q -c constraints.txt dist/*.whl
+	cd dist && ../$(CLEAN)/bin/python -I ../tests/installed.py
+	cd dist && ../$(CLEAN)/bin/gryphone demo --out ../$(CLEAN)/refinement.png
+
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c '$(NEW_ENOUGH)'
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
+# The documentation site, in site/; a dead link is an error. The page in it needs npm's registry, and
+# without that the site says so.
+docs: $(DOCS)/.ready
+	rm -rf build/page
+	-$(DOCS)/bin/gryphone page build/page
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build
 
 # Debian's Chromium for the end-to-end tests of the page; nothing happens where it is there.
 browser:
@@ -67,6 +101,13 @@ bench-train: $(READY)
 # Load test of the server on the loopback interface, about five minutes.
 load: $(READY)
 	$(BIN)/python benchmarks/load.py
+
+# What docs/scale.md tells of: workers and replicas (needs nginx), two nodes, a store that is streamed
+# (2 GB of disk, 12 GB of memory for the path that holds it all).
+scale: $(READY)
+	$(BIN)/python benchmarks/replicas.py
+	$(BIN)/python benchmarks/nodes.py
+	$(BIN)/python benchmarks/stream.py /tmp/gryphone-stream
 
 # Handwriting fonts under open licences (Google Fonts, by npm): further hands for the synthesiser,
 # and some to validate with.

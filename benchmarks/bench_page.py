@@ -53,13 +53,28 @@ def sizes(folder: Path) -> None:
     print(f"to load: {raw / 1e6:.1f} MB in {len(files)} files, gzipped {packed / 1e6:.1f} MB")
 
 
+def processor_seconds(process: int) -> float:
+    """Of a process and those that it started: what a busy machine does not change much."""
+    total = 0.0
+    for task in Path(f"/proc/{process}/task").iterdir():
+        children = (task / "children").read_text().split()
+        total += sum(processor_seconds(int(child)) for child in children)
+        user, system = (task / "stat").read_text().rpartition(")")[2].split()[11:13]
+        total += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
 def visit(page: Any, address: str, inks: list[Any]) -> list[tuple[str, float]]:
     """Open the page and ask about inks; the first is asked at once, as its draft would be."""
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), processor_seconds(os.getpid())
     page.goto(address)
     page.locator("#engine:not(:empty)").wait_for(timeout=PATIENCE)
     first = page.evaluate(ASK, inks[0])
-    print(f"  first answer after {time.perf_counter() - began:.2f} s: {first[0]}")
+    clock, spent = time.perf_counter() - began, processor_seconds(os.getpid()) - spent
+    load = os.getloadavg()[0]
+    print(
+        f"  first answer after {clock:.2f} s: {first[0]} (processor {spent:.1f} s, load {load:.1f})"
+    )
     print(f"  {page.text_content('#engine')}")
     found = [page.evaluate(ASK, ink) for ink in inks]
     times = sorted(ms for _, ms in found)

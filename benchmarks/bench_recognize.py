@@ -37,13 +37,13 @@ def milliseconds(work: Callable[[], object], calls: int = 7) -> float:
     return 1000 * statistics.median(times)
 
 
-def photograph(megapixels: float) -> bytes:
-    """A JPEG of an example, written on paper."""
-    drawn = render_page(read_input(PHOTOGRAPHED).ink.strokes, Paper(), np.random.default_rng(0))
+def photograph(megapixels: float, ink: Path = PHOTOGRAPHED, kind: str = "JPEG") -> bytes:
+    """A picture of an example, written on paper."""
+    drawn = render_page(read_input(ink).ink.strokes, Paper(), np.random.default_rng(0))
     page = Image.fromarray(np.asarray(drawn)).convert("RGB")
     zoom = (megapixels * 1e6 / (page.width * page.height)) ** 0.5
     out = io.BytesIO()
-    page.resize((round(page.width * zoom), round(page.height * zoom))).save(out, "JPEG")
+    page.resize((round(page.width * zoom), round(page.height * zoom))).save(out, kind)
     return out.getvalue()
 
 

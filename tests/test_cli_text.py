@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from gryphone.cli import make_app
 from gryphone.cli.text import register
 from gryphone.errors import GryphoneError
 from gryphone.latex.lexer import tokenize
@@ -156,3 +157,20 @@ def test_a_full_disk_is_one_line() -> None:
         done = subprocess.run(command, input="x", stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr == "gryphone: output: No space left on device\n"
+
+
+def test_shells_are_taught_and_answered() -> None:
+    app = make_app()
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_GRYPHONE_COMPLETE=complete_{shell}" in run(app, "completion", shell)
+    assert RUNNER.invoke(app, ["completion", "tcsh"]).exit_code == 2
+
+    def completed(*words: str) -> list[str]:
+        line = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        asked = {"_GRYPHONE_COMPLETE": "complete_bash", **line}
+        return RUNNER.invoke(app, [], env=asked, prog_name="gryphone").stdout.split()
+
+    assert completed("gryphone", "recog") == ["recognize"]
+    assert completed("gryphone", "recognize", "--form") == ["--format"]
+    assert completed("gryphone", "recognize", "--format", "typ") == ["typst"]
+    assert completed("gryphone", "convert", "--to", "s") == ["sympy", "speech"]

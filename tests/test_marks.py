@@ -12,11 +12,21 @@ from PIL import Image
 import gryphone
 from gryphone.data.samples import Sample
 from gryphone.ink import Ink
+from gryphone.latex.validity import is_valid
 from gryphone.photo import marks
-from gryphone.photo.image import read_image
+from gryphone.photo.image import BLURRED, FILLED, read_image
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import _has_lines
-from gryphone.recognition.otherwise import APART, OUT, readings, surer
+from gryphone.recognition.otherwise import (
+    APART,
+    OUT,
+    is_word,
+    notes_of,
+    pieces_of,
+    readings,
+    surer,
+)
+from gryphone.recognition.question import OTHER, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result, Symbol
 from gryphone.studies.conditions import INK as PEN
@@ -121,6 +131,36 @@ def test_only_what_is_faint_is_a_stain() -> None:
     assert found.notes == () and np.ptp(np.concatenate(found.strokes), axis=0).min() > 440
 
 
+def test_blur_and_broad_pens_are_said_where_the_answer_is_in_doubt() -> None:
+    for condition, note in (("motion-blur", BLURRED), ("marker", FILLED), ("plain", None)):
+        ink = read_image(CONDITIONS[condition](PICTURE, np.random.default_rng(1)))
+        assert set(ink.notes) == ({note} - {None}), condition
+        assert notes_of(ink, 0.9) == ink.notes and notes_of(ink, 0.99) == ()
+    assert notes_of(Ink(INK.strokes, notes=(marks.BOXED,)), 0.99) == (marks.BOXED,)
+
+
+def test_a_box_is_written_when_asked(recognizer: Recognizer) -> None:
+    page = CONDITIONS["boxed"](PICTURE, np.random.default_rng(1))
+    plain, boxed = (
+        recognizer.recognize(page, steps=1),
+        recognizer.recognize(page, steps=1, boxed=True),
+    )
+    assert boxed.latex == rf"\boxed{{{plain.latex}}}" and is_valid(boxed.tokens)
+    assert marks.BOXED in plain.warnings and marks.BOXED not in boxed.warnings
+    for before, symbol in zip(plain.symbols, boxed.symbols, strict=True):
+        here = slice(*symbol.span)
+        assert boxed.latex[here] == plain.latex[slice(*before.span)]
+    assert [a.latex for a in boxed.n_best] == [rf"\boxed{{{a.latex}}}" for a in plain.n_best]
+    assert r"\boxed" not in recognizer.recognize(PICTURE, steps=1, boxed=True).latex
+
+
+def test_a_box_round_a_part_is_none_round_the_formula(recognizer: Recognizer) -> None:
+    frame = line((4.5, -0.4), (6.1, -0.4), (6.1, 1.4), (4.5, 1.4), (4.5, -0.4))
+    page = draw_page([*ROW, frame], WIDE)
+    assert read_image(page).notes == (marks.PART_BOXED,)
+    assert r"\boxed" not in recognizer.recognize(page, steps=1, boxed=True).latex
+
+
 # --- lines of writing -------------------------------------------------------------------------
 
 
@@ -183,7 +223,7 @@ def test_a_number_beside_the_formula_is_left_out() -> None:
     assert reading.note == APART and reading.strokes == tuple(range(2, len(given.ink.strokes)))
     pairs = [(reading, result("x+1=2", 0.85, (0,)))]
     best = surer(first, pairs, [result("1)", 0.9)], given.ink)
-    assert best.latex == "x+1=2" and best.warnings == (APART,)
+    assert best.latex == "x+1=2" and best.warnings == (APART.format("1)"),)
     assert best.symbols[0].strokes == (2,)
 
 
@@ -198,17 +238,112 @@ def test_a_part_of_the_formula_is_not_left_out() -> None:
     assert hinted.latex == first.latex and "1+1+2" in hinted.warnings[0]
 
 
-def test_a_symbol_that_may_be_crossed_out_is_a_hint() -> None:
-    cross = [line((2.0, 0), (3, 1)), line((2, 1), (3, 0)), line((1.9, 0.3), (3.1, 0.3))]
-    cross += [line((1.9, y), (3.1, y)) for y in (0.5, 0.7)]
-    strokes = (*written("x"), *cross, *written("2", 4))
-    given = Input(Ink(strokes), strokes)
-    first = result("xx2", 0.6)
-    reading = next(r for r in readings(given, first) if r.note == OUT)
-    assert reading.strokes == (0, 1, 7)
-    best = surer(first, [(reading, result("x2", 0.9))], [], given.ink)
-    assert best.latex == "xx2"
-    assert best.warnings == ("something may be crossed out; without it this is x2",)
+def struck(*lines: np.ndarray, sign: list[np.ndarray] | None = None) -> Input:
+    """`x`, a zero (or another sign) with lines through it, and `2`, as a picture."""
+    turn = np.linspace(0, 2 * np.pi, 30)
+    zero = [np.stack([2.5 + 0.4 * np.sin(turn), 0.5 - 0.6 * np.cos(turn)], 1)]
+    strokes = (*written("x"), *(zero if sign is None else sign), *lines, *written("2", 4))
+    return Input(Ink(strokes), strokes)
+
+
+SLASH = line((1.9, 1.3), (3.1, -0.3))
+
+
+def test_a_struck_out_symbol_is_left_out_and_said() -> None:
+    given, first = struck(SLASH), result("x02", 0.8)
+    (reading,) = readings(given, first)
+    assert reading.note == OUT and reading.strokes == (0, 1, 4)
+    (apart,) = [reading.apart.ink.strokes if reading.apart else ()]
+    assert len(apart) == 2
+    # No surer without it, but the line sticks out far, and what is there alone is no clear sign.
+    best = surer(first, [(reading, result("x2", 0.75, (2,)))], [result("0", 0.5)], given.ink)
+    assert best.latex == "x2" and best.warnings == (OUT,) and best.symbols[0].strokes == (4,)
+    # A sign that has such a line itself is as clear alone: that is a hint and no more.
+    hint = surer(first, [(reading, result("x2", 0.9))], [result(r"\phi", 0.95)], given.ink)
+    assert hint.latex == "x02"
+    assert hint.warnings == ("something may be crossed out; without it this is x2",)
+    # The rest cannot be read without it.
+    assert surer(first, [(reading, result("x2", 0.3))], [result("0", 0.5)], given.ink) == first
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        written("+", 2),
+        written("x", 2),
+        written("=", 2),
+        [*written("=", 2), line((2.3, 1.2), (2.7, -0.2))],  # not equal
+        [line((2, 0), (3, 0), (2.2, 1)), line((2.2, 0.5), (2.8, 0.5))],  # a seven
+        [line((2, 0.5), (3, 0.5))],
+    ],
+)
+def test_signs_with_lines_through_them_are_not_looked_at_twice(sign: list[np.ndarray]) -> None:
+    assert readings(struck(sign=sign), result("x02", 0.8)) == []
+
+
+def test_a_bar_inside_a_zero_strikes_nothing_out() -> None:
+    assert readings(struck(line((2.15, 0.5), (2.85, 0.5))), result("x02", 0.4)) != []
+    assert not [
+        r
+        for r in readings(struck(line((2.15, 0.5), (2.85, 0.5))), result("", 0.4))
+        if r.note == OUT
+    ]
+
+
+def test_touching_strokes_are_one_piece() -> None:
+    cross, far = [line((0, 0), (1, 1)), line((0, 1), (1, 0))], line((3, 0), (3, 1))
+    assert pieces_of([*cross, far, line((3.04, 0), (4, 0))], 0.08).tolist() == [0, 0, 2, 2]
+
+
+@pytest.mark.parametrize("word", ["thus", "tnus", "Pr00f", "so", "s0"])
+def test_a_word_beside_the_formula_is_left_out_and_said(word: str) -> None:
+    given = picture(("11111", 0), ("x+1=2", 7.5))
+    first = result(f"{word}x+1=2", 0.75)
+    assert is_word(word)
+    pairs = [
+        (r, result("x+1=2", 0.7)) for r in readings(given, result("tx+1=2", 0.6)) if r.note == APART
+    ]
+    best = surer(first, pairs[:1], [result(word, 0.9)], given.ink)
+    assert best.latex == "x+1=2" and best.warnings == (APART.format(word),)
+
+
+def test_what_may_be_a_number_is_no_word() -> None:
+    given, first = picture(("11", 0), ("x+1=2", 4.5)), result("50x+1=2", 0.75)
+    (reading,) = readings(given, first)
+    hint = surer(first, [(reading, result("x+1=2", 0.9))], [result("50", 0.9)], given.ink)
+    assert hint.latex == first.latex and "may be no formula" in hint.warnings[0]
+    assert not any(map(is_word, ("x", "12", "abc", "abcd", r"\sin")))
+
+
+@pytest.mark.parametrize("number", ["3)", "a1", "b|", "12.", "3j"])
+def test_the_bracket_of_a_number_may_be_read_as_another_line(number: str) -> None:
+    given, first = picture(("11", 0), ("x+1=2", 4.5)), result(f"{number}x+1=2", 0.75)
+    (reading,) = readings(given, first)
+    best = surer(first, [(reading, result("x+1=2", 0.8))], [result(number, 0.9)], given.ink)
+    assert best.latex == "x+1=2" and best.warnings == (APART.format(number),)
+
+
+def test_upside_down_needs_no_more_than_any_turn() -> None:
+    given, first = picture(("x+1=2", 0)), result("2=1+x", 0.6)
+    (reading,) = readings(given, first)
+    assert surer(first, [(reading, result("x", 0.8))], [], given.ink) == first
+    best = surer(first, [(reading, result("x", 0.86))], [], given.ink)
+    assert best.latex == "x" and best.warnings == ("the picture was turned by 180°",)
+
+
+def test_further_readings_are_watched_and_can_be_stopped(recognizer: Recognizer) -> None:
+    looks: list[int] = []
+    found = recognizer.recognize(PICTURE, on_step=lambda step: looks.append(step.look))
+    assert found.confidence < 0.7  # made-up weights are never sure
+    assert max(looks) >= OTHER > 2
+    steps: list[int] = []
+
+    def stop(step: Step) -> bool:
+        steps.append(step.look)
+        return step.look >= OTHER
+
+    recognizer.recognize(PICTURE, on_step=stop)
+    assert 0 < sum(look >= OTHER for look in steps) < sum(look >= OTHER for look in looks)
 
 
 def test_a_photo_held_sideways() -> None:

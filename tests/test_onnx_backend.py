@@ -255,3 +255,11 @@ def test_the_core_reads_and_its_commands_run_without_torch(tmp_path: Path) -> No
     command = [sys.executable, "-c", ALONE, str(examples)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_onnx_runtime_reports_to_nobody(tmp_path: Path) -> None:
+    # Where it does, importing it leaves the name of this machine in the cache of its user.
+    env = {"HOME": str(tmp_path), "PYTHONPATH": str(Path(gryphone.__file__).parents[1])}
+    code = "import gryphone.recognition.onnx_backend"
+    subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, check=True)
+    assert not [*tmp_path.iterdir()]

@@ -9,19 +9,28 @@ import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tinymodel import tiny_checkpoint
 
+import gryphone
 from gryphone.errors import DataError
 from gryphone.page import parts
-from gryphone.page.folder import for_browser, write_page
+from gryphone.page.folder import for_browser, write_model, write_page
+from gryphone.page.local import Local
+
+INK = [[[0, 0], [10, 10]], [[10, 0], [0, 10]], [[20, 5], [30, 5]], [[40, 0], [50, 10]]]
 
 
 def stand_in(engine: Path) -> None:
     """As little as the fetched parts could be."""
     (engine / "pyodide").mkdir()
     (engine / "pyodide" / "pyodide.mjs").write_text("export {}")
+
+
+def not_now(engine: Path) -> None:
+    """No snapshot of them."""
 
 
 @pytest.fixture
@@ -39,7 +48,7 @@ def cached(folder: Path) -> tuple[str, dict[str, str]]:
 
 def test_the_folder_has_all_that_the_service_worker_keeps(tmp_path: Path, weights: Path) -> None:
     out = tmp_path / "site"
-    sizes = write_page(out, weights, stand_in)
+    sizes = write_page(out, weights, stand_in, not_now)
     version, files = cached(out)
     assert sizes.keys() == files.keys() | {"sw.js"}
     assert files.keys() >= {
@@ -59,14 +68,36 @@ def test_the_folder_has_all_that_the_service_worker_keeps(tmp_path: Path, weight
     assert all((out / icon["src"]).is_file() for icon in manifest["icons"])
     assert f'href="{"manifest.webmanifest"}"' in page
     # The same again is the same version, another file another.
-    write_page(out, weights, stand_in)
+    write_page(out, weights, stand_in, not_now)
     assert cached(out)[0] == version
-    write_page(out, weights, lambda engine: (engine / "new.js").write_text(""))
+    write_page(out, weights, stand_in, lambda engine: (engine / "new.js").write_text(""))
     assert cached(out)[0] != version
 
 
+def test_the_engine_keeps_what_it_is_given(tmp_path: Path, weights: Path) -> None:
+    write_model(tmp_path / "model", weights)
+    graphs = [(tmp_path / "model" / f"{name}.onnx").read_bytes() for name in ("encoder", "decoder")]
+    local = Local((tmp_path / "model" / "model.json").read_text(), *graphs)
+
+    def ask(**options: object) -> dict[str, Any]:
+        found = local.recognize(json.dumps(INK), "ink", json.dumps(options), lambda step: False)
+        return dict(json.loads(found))
+
+    recognizer = gryphone.load(weights)
+    first = ask(steps=2, hint="x+n")
+    assert first["latex"] == "x+n"
+    mine = recognizer.recognize(INK, steps=2, hint="x+n")
+    for options in ({"lock": {1: "-"}}, {"remask": [1], "allowed": ["-"]}):
+        again = ask(steps=2, given=first, **options)
+        assert [s["symbol"] for s in again["symbols"]] == ["x", "-", "n"]
+        assert again["latex"] == recognizer.recognize(INK, steps=2, given=mine, **options).latex
+    assert ask(given=[["x", ""]])["error"]["message"].startswith("given: is no answer")
+    first["symbols"][2]["symbol"] = "?"
+    assert "given.2: '?' is not among" in ask(given=first)["error"]["message"]
+
+
 def test_the_browser_gets_the_modules_of_a_prediction(tmp_path: Path, weights: Path) -> None:
-    write_page(tmp_path / "site", weights, stand_in)
+    write_page(tmp_path / "site", weights, stand_in, not_now)
     with zipfile.ZipFile(tmp_path / "site" / "engine" / "python.zip") as archive:
         names = set(archive.namelist())
     assert names >= {
@@ -91,7 +122,7 @@ def test_a_page_that_could_not_be_written_leaves_the_earlier_one(
     tmp_path: Path, weights: Path
 ) -> None:
     out = tmp_path / "site"
-    write_page(out, weights, stand_in)
+    write_page(out, weights, stand_in, not_now)
 
     def broken(engine: Path) -> None:
         raise DataError("npm is away")

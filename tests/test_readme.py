@@ -1,4 +1,4 @@
-"""Every command block of the README runs as it stands there."""
+"""Every command block of the README and of the tutorial runs as it stands there."""
 
 import importlib
 import re
@@ -18,15 +18,16 @@ from typer.testing import CliRunner
 from gryphone.cli import make_app
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "README.md").read_text()
-BASH = [
+TEXT = (ROOT / "README.md").read_text() + (ROOT / "docs" / "tutorial.md").read_text()
+ELSEWHERE = ("make ", "python3 -m venv ", ". ", "pip ", "curl ")  # set-up, or asks the server
+BASH = dict.fromkeys(
     line
     for block in re.findall(r"```bash\n(.*?)```", TEXT, re.S)
     for line in block.splitlines()
-    if line.strip() and not line.startswith("make ")
-]
+    if line.strip() and not line.startswith(ELSEWHERE)
+)
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-NEEDS_WEIGHTS = ("recognize", "evaluate", "info", "serve")
+NEEDS_WEIGHTS = ("demo", "recognize", "evaluate", "info", "serve")
 
 weights = pytest.mark.skipif(
     not (ROOT / "gryphone" / "weights" / "config.json").exists(), reason="no bundled weights"
@@ -60,7 +61,7 @@ def run(line: str) -> None:
 
 def test_the_readme_has_commands() -> None:
     assert len(BASH) >= 10
-    assert len(PYTHON) == 2
+    assert len(PYTHON) == 4
 
 
 @pytest.mark.parametrize("line", BASH)
@@ -105,7 +106,7 @@ def test_the_server_starts_and_stops(place: Path) -> None:
 @weights
 def test_python_blocks_run_in_order(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec("\n".join(PYTHON), {})
-    assert capsys.readouterr().out.count("\n") == 2
+    assert capsys.readouterr().out.count("\n") == 6
 
 
 def test_contributing_names_what_is_there() -> None:
@@ -116,3 +117,19 @@ def test_contributing_names_what_is_there() -> None:
     for name in names:
         module, _, part = name.rpartition(".")
         assert hasattr(importlib.import_module(f"gryphone.{module}"), part), name
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    assert len(documents) > 15
+    for document in documents:
+        links = re.findall(r"\]\(([^)\s#]+)", document.read_text(encoding="utf-8"))
+        for link in (link for link in links if "://" not in link):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_every_document_has_its_place_in_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    places = re.findall(r"^ +- (?:[\w ]+: )?([\w-]+\.md)$", site, re.M)
+    made = {"index.md", "try.md", "gallery.md", "model-card.md", "contributing.md", "changelog.md"}
+    assert sorted(places) == sorted({path.name for path in ROOT.glob("docs/*.md")} | made)

@@ -19,7 +19,7 @@ from gryphone.reading.inkml import to_inkml
 from gryphone.recognition.question import AUTO_STEPS
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server.app import create_app
-from gryphone.server.schemas import Answer, ModelAnswer
+from gryphone.server.schemas import Answer, LiveAnswer, ModelAnswer
 from gryphone.server.settings import Settings
 from gryphone.server.telemetry import Counter, Histogram
 
@@ -251,6 +251,7 @@ def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
     assert set(schema["paths"]) == {
         "/v1/recognize",
         "/v1/page",
+        "/v1/live",
         "/v1/recognize/stream",
         "/v1/convert",
         "/v1/compute",
@@ -264,6 +265,51 @@ def test_openapi_has_bodies_examples_and_errors(client: TestClient) -> None:
     assert {"200", "400", "413", "415", "422", "503", "504"} <= set(post["responses"])
     for example in schema["components"]["schemas"]["InkRequest"]["examples"]:
         assert client.post("/v1/recognize", json=example).status_code == 200
+
+
+def test_a_session_goes_on_from_what_the_client_sends(
+    client: TestClient, recognizer: Recognizer
+) -> None:
+    sent, known = to_strokes(row("x+1")), []
+    session = recognizer.session()
+    for count in range(1, len(sent) + 1):
+        answer = client.post("/v1/live", json={"strokes": sent[:count], "known": known}).json()
+        LiveAnswer.model_validate(answer)
+        ours = session.add(sent[count - 1]).to_dict()
+        same = ("latex", "symbols", "kept", "erased", "final", "confidence")
+        assert {k: answer[k] for k in same} == {k: ours[k] for k in same}
+        known = [{k: s[k] for k in ("symbol", "modifier", "strokes")} for s in answer["symbols"]]
+    scratch = [[-2 + 40 * (i % 2), 2 * i - 2] for i in range(8)]
+    question = {"strokes": [*sent, scratch], "known": known}
+    erased = client.post("/v1/live", json=question).json()
+    assert (erased["latex"], erased["symbols"]) == ("", [])
+    assert (erased["erased"], erased["gestures"]) == ([*range(len(sent) + 1)], ["scratched"])
+    left = client.post("/v1/live", json={**question, "gestures": False}).json()
+    assert left["erased"] == []
+    final = client.post("/v1/live", json={"strokes": sent, "known": known, "final": True}).json()
+    fresh = client.post("/v1/recognize", json={"strokes": sent}).json()
+    assert (final["latex"], final["symbols"]) == (fresh["latex"], fresh["symbols"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "word"),
+    [
+        ({"known": [{"symbol": "x", "modifier": "", "strokes": [0]}] * 151}, 422, "known"),
+        ({"known": [{"symbol": "x", "modifier": "", "strokes": [-2]}]}, 422, "known.0.strokes.0"),
+        ({"known": [{"symbol": "quux", "modifier": "", "strokes": [0]}]}, 422, "quux"),
+        ({"options": {"hint": "x"}}, 422, "hint"),
+        ({"strokes": []}, 400, "no strokes"),
+        ({"inkml": "<ink/>"}, 400, "inkml"),
+    ],
+)
+def test_a_session_of_nonsense_is_refused(
+    client: TestClient, wrong: dict[str, Any], status: int, word: str
+) -> None:
+    answer = client.post("/v1/live", json={"strokes": to_strokes(power()), **wrong})
+    assert answer.status_code == status
+    assert word in answer.json()["error"]["message"]
+    upload = client.post("/v1/live", files={"file": b"[[[0, 0], [1, 1]]]"})
+    assert (upload.status_code, upload.json()["error"]["code"]) == (415, "bad_type")
 
 
 def test_metrics_count_with_few_labels(client: TestClient) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 from inkmaker import power
-from serving import strokes
+from serving import strokes, wait_until
 from tinymodel import tiny_checkpoint
 
 from gryphone.cli import main
@@ -53,6 +53,7 @@ def test_errors_are_one_line(
 
     # A folder without weights is found out in the model's thread; the process must end by itself.
     process = serve("--weights", str(tmp_path), "--port", "0")
+    several = serve("--weights", str(tmp_path), "--port", "0", "--workers", "2")
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")  # as main() sets it
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -64,8 +65,10 @@ def test_errors_are_one_line(
     assert "API key must be 8" in refused("--api-key", "x")
     assert "CORS origin" in refused("--cors", "example.org")
     assert "cannot be used" in refused("--host", "no.such.host.invalid", "--api-key", "12345678")
-    _, text = process.communicate(timeout=60)
-    assert "gryphone: " in one_line(process.returncode, text)
+    assert "drain is -1.0; it must be 0 or more" in refused("--drain", "-1")
+    for failed in (process, several):
+        _, text = failed.communicate(timeout=60)
+        assert "gryphone: " in one_line(failed.returncode, text)
 
 
 def test_it_serves_warns_and_stops(weights: Path) -> None:
@@ -84,6 +87,50 @@ def test_it_serves_warns_and_stops(weights: Path) -> None:
         _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert rest == ""
+
+
+def workers_of(process: subprocess.Popen[str]) -> set[int]:
+    """The processes that share a server's port."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return {int(n) for n in found if "spawn_main" in Path(f"/proc/{n}/cmdline").read_text()}
+
+
+def test_workers_outlive_one_of_them_and_drain_together(weights: Path) -> None:
+    options = ("--weights", str(weights), "--port", "0", "--workers", "2", "--drain", "30")
+    process = serve(*options)
+    assert process.stderr is not None
+    try:
+        found = re.search(r"http://\S+:\d+", process.stderr.readline())
+        assert found is not None
+        url, seen = found.group(), set()
+
+        def both_answer() -> bool:
+            text = httpx.get(f"{url}/metrics").text
+            seen.update(re.findall(r'^gryphone_streams\{worker="(\d)"\} 0$', text, re.M))
+            return seen == {"0", "1"}
+
+        wait_until(both_answer, 60)
+        first = workers_of(process)
+        assert len(first) == 2
+        os.kill(min(first), signal.SIGKILL)
+        wait_until(lambda: min(first) not in workers_of(process), 60)
+        body = strokes(power())
+        for _ in range(4):  # none waits for the dead one, nor is refused by one that still loads
+            assert httpx.post(f"{url}/v1/recognize", json=body).status_code == 200
+        assert "ended with -9; another takes its place" in process.stderr.readline()
+        wait_until(lambda: len(workers_of(process) - first) == 1, 60)
+        seen.clear()
+        wait_until(both_answer, 60)
+        process.terminate()
+        wait_until(lambda: httpx.get(f"{url}/readyz").json() == {"status": "draining"}, 60)
+        assert httpx.get(f"{url}/readyz").status_code == 503
+        assert httpx.post(f"{url}/v1/recognize", json=body).status_code == 200
+    finally:
+        process.terminate()  # once more: enough of draining
+        _, rest = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (-signal.SIGTERM, "")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/readyz")
 
 
 def test_a_missing_extra_is_named() -> None:

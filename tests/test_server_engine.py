@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 from gryphone.errors import CheckpointError, InkError
 from gryphone.ink import Ink
 from gryphone.reading.inputs import Input
+from gryphone.recognition.page import read_page
 from gryphone.recognition.question import AUTO_STEPS, Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.server import engine as engine_module
@@ -531,7 +532,7 @@ def test_a_page_ends_where_nobody_waits_for_it() -> None:
     recognizer = replace(tiny(), backend=counted)
     lines = [stroke + np.array([0, 500 * n]) for n in range(4) for stroke in row("x=1").strokes]
     now = time.perf_counter()
-    job = Job(Input(Ink(tuple(lines))), Ask(steps=1), now, now + 60, page=True)
+    job = Job(Input(Ink(tuple(lines))), Ask(steps=1), now, now + 60, read=read_page)
 
     def leave(step: Any) -> None:
         job.client_left = True

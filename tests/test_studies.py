@@ -20,7 +20,9 @@ from gryphone.errors import ConfigError, DataError
 from gryphone.reading.inputs import read_input
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.scoring.evaluate import evaluate
+from gryphone.studies import live
 from gryphone.studies.additions import answers
+from gryphone.studies.live import Arm, Names
 from gryphone.studies.measures import Measured, Results, Truths, difference, figures
 from gryphone.studies.paper import STUDIES, binned, visible
 from gryphone.studies.predictions import (
@@ -330,6 +332,36 @@ def test_a_study_that_reads_anew(recognizer: Recognizer, folder: Path, tmp_path:
     assert done.exit_code == 0 and "| both |" in done.output
     figures = json.loads((tmp_path / "additions.json").read_text())
     assert figures["both"]["scores"]["count"] == 3 and figures["search"]["scores"]["ser"] == 0
+
+
+def test_a_settled_symbol_that_changes_is_a_flicker_or_a_correction() -> None:
+    strokes = [np.array([[30.0 * n, 0.0], [30.0 * n, 9.0]]) for n in range(5)]
+    one, two, far = frozenset({0}), frozenset({1}), frozenset({2})
+    trail: list[Names] = [
+        {one: "l"},
+        {one: "l", two: "1"},
+        {one: "1", two: "1"},  # nothing is near it: it had settled
+        {one: "1", two: "1", far: "1"},
+        {one: "1", two: "l", far: "1"},
+    ]
+    arm = Arm()
+    arm.watch(trail, {one: "1", two: "1", far: "1"}, strokes)
+    assert (arm.settled, arm.corrected, arm.flickers, arm.shaken) == (4, 1, 1, 1)
+    close = Arm()
+    close.watch(trail, {}, [strokes[0]] * 5)  # all ink is near
+    assert close == Arm()
+
+
+def test_live_ink_is_replayed(recognizer: Recognizer, folder: Path, tmp_path: Path) -> None:
+    assert recognizer.origin is not None
+    data = next(path for path in folder.iterdir() if "valid-2023" in path.name)
+    weights = str(recognizer.origin[0])
+    live.main(
+        [str(data), "--limit", "2", "--weights", weights, "--out", str(tmp_path / "live.json")]
+    )
+    figures = json.loads((tmp_path / "live.json").read_text())
+    assert figures["inks"] == figures["same"] == 2
+    assert len(figures["live"]["seconds"]) == len(figures["fresh"]["seconds"]) == figures["strokes"]
 
 
 def test_names_of_weights() -> None:

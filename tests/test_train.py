@@ -88,6 +88,15 @@ def config(tmp_path: Path, **settings: object) -> TrainConfig:
     return replace(base, **settings)  # type: ignore[arg-type]
 
 
+def streamed(tmp_path: Path, shards: int = 1) -> SourceConfig:
+    """A source of 40 inks in five files, of which two are held at a time."""
+    for part in range(5):
+        path = tmp_path / "parts" / f"{part}.parquet"
+        inks = write_inks(tmp_path / f"part-{part}", 8, first=100 + 8 * part)
+        write_packed(read_dataset(inks), path)
+    return SourceConfig(str(tmp_path / "parts"), stream=16 * shards)
+
+
 TOY = replace(PRESETS["tiny"], kind="toy")
 
 
@@ -186,6 +195,7 @@ def test_gradient_of_every_parameter(tmp_path: Path) -> None:
 
 def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
     settings = config(tmp_path, steps=30, save_minutes=0.0, batch=8, log_every=1)
+    settings = replace(settings, sources=(*settings.sources, streamed(tmp_path)))
     train(replace(settings, name="whole", save_minutes=1e9), **QUIET)
     path = tmp_path / "killed.yaml"
     path.write_text(
@@ -193,7 +203,10 @@ def test_killed_run_goes_on_with_the_same_samples(tmp_path: Path) -> None:
             {
                 "name": "killed",
                 "model": {"preset": "tiny"},
-                "sources": [{"path": str(tmp_path / "inks")}],
+                "sources": [
+                    {"path": str(tmp_path / "inks")},
+                    {"path": str(tmp_path / "parts"), "stream": 16},
+                ],
                 **{
                     key: getattr(settings, key)
                     for key in ("out", "steps", "batch", "warmup_steps", "weight_decay", "ema")
@@ -362,9 +375,10 @@ def test_the_device_does_not_depend_on_the_precision(monkeypatch: pytest.MonkeyP
 
 
 TWO = """
-import json, signal, sys, time
+import json, os, signal, sys, time
 from dataclasses import replace
 from gryphone.config import from_dict
+from gryphone.errors import DataError
 from gryphone.training.run_files import Run
 from gryphone.training.settings import TrainConfig
 from gryphone.training.train import leave_processes, train
@@ -388,12 +402,18 @@ def interrupt(line):  # which the first process alone says
 try:
     train(replace(settings, name="stopped", steps=10**6), report=interrupt)
 except KeyboardInterrupt:
-    leave_processes()
+    pass
+try:  # a folder that only the first process sees
+    train(replace(settings, out=settings.out if int(os.environ["RANK"]) == 0 else "elsewhere"))
+except DataError as error:
+    print(error)
+leave_processes()
 """
 
 
 def test_two_processes_train_like_one_and_leave_together(tmp_path: Path) -> None:
     settings = config(tmp_path, steps=4, shards=2, batch=8, log_every=1)
+    settings = replace(settings, sources=(*settings.sources, streamed(tmp_path, shards=2)))
     train(settings, **QUIET)
     script = tmp_path / "two.py"
     script.write_text(TWO)
@@ -405,15 +425,21 @@ def test_two_processes_train_like_one_and_leave_together(tmp_path: Path) -> None
             *("--master-port", "29517", str(script), raw),
         ],
         check=True,
+        cwd=tmp_path,
         env=environment,
         capture_output=True,
         text=True,
         timeout=90,
     )
     lines = done.stdout.splitlines()
-    assert lines.count("2 processes on cpu, precision no") == 3  # runs, one voice in each
+    *lines, refused, again = lines  # both say so, and leave
+    for line in (refused, again):
+        assert re.match(
+            r"the processes found different files: step 4, .*; step 0, .* 104 inks; ", line
+        )
+    assert lines.count("2 processes on cpu, precision no") == 4  # runs, one voice in each
     assert len([x for x in lines if "two/checkpoint after 4 steps" in x]) == 1
-    assert lines[-1].endswith("state-000000003; the same command goes on from there")
+    assert any(x.endswith("state-000000003; the same command goes on from there") for x in lines)
     logs = [rows(tmp_path / "runs" / name / "log.csv") for name in ("run", "two")]
     for one, two in zip(*logs, strict=True):
         assert float(one["loss"]) == pytest.approx(float(two["loss"]), rel=2e-4)

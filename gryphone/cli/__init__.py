@@ -10,6 +10,7 @@ import typer
 from gryphone import __version__
 from gryphone.cli import (
     agents,
+    completion,
     data,
     evaluation,
     export,
@@ -39,7 +40,7 @@ def make_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    reading = (recognition, agents, export, page, serve, text)
+    reading = (recognition, agents, export, page, serve, text, completion)
     for part in (*reading, evaluation, data, synth, training, study):
         part.register(app)
     return app

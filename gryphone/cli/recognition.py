@@ -15,6 +15,7 @@ from gryphone.errors import ConfigError, DataError, GryphoneError, writing
 from gryphone.writers import TARGETS, check_target
 
 if TYPE_CHECKING:
+    from gryphone.recognition.batch import BatchReport
     from gryphone.recognition.page import PageResult
     from gryphone.recognition.recognizer import Recognizer
     from gryphone.recognition.result import Result
@@ -33,6 +34,8 @@ LINES = (".jsonl", ".ndjson", ".json")  # names of a results file
 STDOUT = Path("-")
 ALSO = ("json", "text")  # what can be printed besides the notations
 FORMATS = (*TARGETS, *ALSO)
+ENGINES = ("local", "ray")
+SHARDS = {"json": "jsonl", "parquet": "parquet"}  # what --engine ray writes, by --format
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # Unicode's controls, lone surrogates, line ends
 SPEAK = 60  # seconds between two lines of progress where there is no terminal
 
@@ -52,7 +55,11 @@ def recognize(
     n_best: Annotated[int, typer.Option(help="How many alternatives to give.")] = 1,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help=f"latex (as without it), {', '.join(FORMATS[1:])}."),
+        typer.Option(
+            "--format",
+            help=f"latex (as without it), {', '.join(FORMATS[1:])}.",
+            autocompletion=lambda: FORMATS,
+        ),
     ] = None,
     seed: Seed = 0,
     out: Annotated[
@@ -77,14 +84,22 @@ def recognize(
         bool,
         typer.Option("--as-written", help="Give what each letter's ink says by itself."),
     ] = False,
+    boxed: Annotated[
+        bool, typer.Option("--boxed", help="Write a box round the formula as \\boxed{...}.")
+    ] = False,
     page: Annotated[
         bool, typer.Option("--page", help="Each file is a page of formulas: find and read all.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: a cluster, with shards in the folder --out.")
+    ] = "local",
 ) -> None:
     """Read handwritten formulas: one answer for each file, with its name unless one was named."""
     from gryphone.recognition.question import Ask, steps_of
 
-    if format_ is not None:
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine {engine} is unknown; use {' or '.join(ENGINES)}")
+    if format_ is not None and engine == "local":
         check_target(format_, ALSO)
     out = None if out == STDOUT else out
 
@@ -98,7 +113,13 @@ def recognize(
         allowed=allowed,
         views=views,
         as_written=as_written,
+        boxed=boxed,
     )
+    if engine == "ray":
+        if out is None or page:
+            raise ConfigError("--engine ray writes shards to the folder --out DIR, and no pages")
+        _to_shards(files, out, ask, format_ or "json", workers, weights, device)
+        return
     names = _inputs(files, out)
     if page:
         _pages(names, ask, format_ or "latex", out, weights, device)
@@ -324,6 +345,40 @@ def _to_results(
             update(done)
 
         report = run_batch(recognizer, names, out, ask, workers, progress, made_by)
+    _report(report, out)
+
+
+def _to_shards(
+    sources: list[str],
+    out: Path,
+    ask: Any,
+    format_: str,
+    workers: int,
+    weights: Path | None,
+    device: str,
+) -> None:
+    """As many files as there are to shards of results, by a cluster; its progress is Ray's own."""
+    from gryphone.recognition.bulk import run_bulk, start_ray
+
+    if format_ not in SHARDS:
+        raise ConfigError(f"--format {format_}: --engine ray writes {' or '.join(SHARDS)}")
+    start_ray()  # which has a handler for SIGTERM, too
+    with _stoppable(None, "the same command goes on") as count:
+        report = run_bulk(
+            sources,
+            out,
+            ask,
+            weights=weights,
+            device=device,
+            actors=workers,
+            kind=SHARDS[format_],
+            progress=count,
+        )
+    _report(report, out)
+
+
+def _report(report: "BatchReport", out: Path) -> None:
+    """What a run did, on stderr; errors mean exit code 2."""
     typer.echo(
         f"{out}: {report.recognized} recognized ({report.unsure} unsure, "
         f"{report.warned} with warnings), "
@@ -372,13 +427,14 @@ def _print_answer(path: Path, answer: "Result | str", format_: str) -> None:
 
 
 @contextmanager
-def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
+def _stoppable(total: int | None, remedy: str) -> Iterator[Callable[[int], None]]:
     """Turn Ctrl-C and SIGTERM into a line that says how far the work got, and exit code 130."""
     from concurrent.futures.process import BrokenProcessPool
 
     from gryphone.interrupt import Interrupts
 
     done = 0
+    of = "" if total is None else f" of {total}"
 
     def count(number: int) -> None:
         nonlocal done
@@ -388,11 +444,11 @@ def _stoppable(total: int, remedy: str) -> Iterator[Callable[[int], None]]:
         with Interrupts():  # SIGTERM too ends the workers, and leaves nothing behind
             yield count
     except KeyboardInterrupt:
-        typer.echo(f"gryphone: stopped: {done} of {total} done; {remedy}", err=True)
+        typer.echo(f"gryphone: stopped: {done}{of} done; {remedy}", err=True)
         raise typer.Exit(130) from None
     except BrokenProcessPool:
         raise DataError(
-            f"a worker was killed, perhaps for want of memory: {done} of {total} done; {remedy}; "
+            f"a worker was killed, perhaps for want of memory: {done}{of} done; {remedy}; "
             "use fewer --workers"
         ) from None
 

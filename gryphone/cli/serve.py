@@ -42,6 +42,12 @@ def serve(
     compute: Annotated[
         int, typer.Option(help="Processes that compute what is read with SymPy; 0 for none.")
     ] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes with a model each, on one port; GPUs are shared out.")
+    ] = 1,
+    drain: Annotated[
+        float, typer.Option(help="Seconds of serving on, not ready, after the signal to stop.")
+    ] = 0.0,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -65,6 +71,8 @@ def serve(
         batch=batch,
         readers=readers,
         compute=compute,
+        workers=workers,
+        drain=drain,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")
@@ -73,7 +81,8 @@ def serve(
             f"gryphone: warning: {host} can be reached by others, and there is no --api-key",
             err=True,
         )
-    from gryphone.server.run import serve as run
+    from gryphone.server.run import serve as serve_one
+    from gryphone.server.workers import serve_many
 
     def ready(url: str) -> None:
         typer.echo(f"GryphOne is ready at {url} (Ctrl-C stops it)", err=True)
@@ -84,7 +93,7 @@ def serve(
             # Some browsers block until they are closed.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    run(settings, ready)
+    (serve_one if workers == 1 else serve_many)(settings, ready)
 
 
 def _desktop() -> bool:

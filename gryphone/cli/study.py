@@ -22,7 +22,8 @@ def study(
         typer.Argument(
             help="main, crohme, ablation, tradeoff, steps, recovery, diversity, cases (the "
             "paper's), remasking, breakdown, rivals, or all of these; pages (of several formulas), "
-            "conditions (of photographs), additions (to the bare decoder)."
+            "conditions (of photographs), live (ink while it is written), additions (to the bare "
+            "decoder)."
         ),
     ],
     weights: Annotated[
@@ -55,7 +56,7 @@ def study(
     if name == "pages":
         _pages(weights, sets or ["valid-2013", "valid-2023"], data, out, limit, device)
         return
-    if name in ("conditions", "additions"):
+    if name in ("conditions", "live", "additions"):
         _by_reading(name, weights, sets or ["valid-2023"], data, out, limit)
         return
     from gryphone.recognition.recognizer import load

@@ -48,7 +48,10 @@ def normalize(convention: Convention = "crohme", as_json: AsJson = False) -> Non
 
 
 def convert(
-    to: Annotated[str, typer.Option(help=f"One of {', '.join(TARGETS)}.")] = "readable",
+    to: Annotated[
+        str,
+        typer.Option(help=f"One of {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS)),
+    ] = "readable",
     docx: Annotated[Path | None, typer.Option(help="Write a Word document of all lines.")] = None,
     as_json: AsJson = False,
 ) -> None:

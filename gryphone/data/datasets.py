@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gryphone.data import folder, mathwriting
 from gryphone.data.archive import Member, is_archive, source_name
-from gryphone.data.packed import read_packed
+from gryphone.data.packed import PackedFile
 from gryphone.data.samples import Sample, Samples, ink_sample, inks_in
 from gryphone.errors import DataError
 from gryphone.reading.formats import readers
@@ -43,8 +43,9 @@ def _read_inks(path: Path) -> Samples:
 
 
 def _unpacked(path: Path) -> Samples:
-    packed = read_packed(path)
-    for i, (name, source, label) in enumerate(
-        zip(packed.ids, packed.sources, packed.labels, strict=True)
-    ):
-        yield Sample(name, source, label, ink=packed.ink(i))
+    file = PackedFile(path)
+    for group in range(len(file.sizes)):
+        packed = file.read([group])
+        columns = zip(packed.ids, packed.sources, packed.labels, strict=True)
+        for i, (name, source, label) in enumerate(columns):
+            yield Sample(name, source, label, ink=packed.ink(i))

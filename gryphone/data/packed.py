@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gryphone.config import Precision
-from gryphone.data.packing import FORMAT
+from gryphone.data.packing import FORMAT, SUMMARY
 from gryphone.errors import DataError, need
 from gryphone.ink import DEFAULT_PRECISION, Glyph, Ink
 
@@ -105,27 +105,57 @@ def read_packed(path: Path | Sequence[Path]) -> Packed:
     paths = [path] if isinstance(path, (str, Path)) else list(path)
     if not paths:
         raise DataError("no packed files were given")
-    parts = [_read_one(Path(p)) for p in paths]
-    return parts[0] if len(parts) == 1 else _join(parts)
+    parts = [PackedFile(Path(p)).read() for p in paths]
+    return parts[0] if len(parts) == 1 else join_packed(parts)
 
 
-def _read_one(path: Path) -> Packed:
-    need("pyarrow", "data")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class PackedFile:
+    """A packed file that was opened, but not read: its facts, and how its inks are grouped."""
 
-    if not path.exists():
-        raise DataError(f"{path}: no such file; `gryphone data pack` makes one")
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a readable Parquet file: {error}") from error
-    facts = json.loads((table.schema.metadata or {}).get(b"gryphone", b"{}"))
-    if facts.get("format") != FORMAT:
-        raise DataError(f"{path}: not a packed store of format {FORMAT}; run `gryphone data pack`")
+    def __init__(self, path: Path) -> None:
+        need("pyarrow", "data")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not path.exists():
+            raise DataError(f"{path}: no such file; `gryphone data pack` makes one")
+        self.path = path
+        try:
+            self.file = pq.ParquetFile(path)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+        facts = json.loads((self.file.schema_arrow.metadata or {}).get(b"gryphone", b"{}"))
+        if facts.get("format") != FORMAT:
+            raise DataError(
+                f"{path}: not a packed store of format {FORMAT}; run `gryphone data pack`"
+            )
+        if "agreement" not in self.file.schema_arrow.names:
+            raise DataError(f"{path}: has no column agreement; pack it again")
+        self.convention: str = facts["convention"]
+        self.precision = Precision(**facts["precision"])
+        about = self.file.metadata
+        self.sizes = [about.row_group(g).num_rows for g in range(about.num_row_groups)]
+        # Labels that have all that the others have, and their greatest lengths, by scheme.
+        summary = (about.metadata or {}).get(SUMMARY)
+        self.labels: dict[str, Any] | None = None if summary is None else json.loads(summary)
+
+    def read(self, groups: Sequence[int] | None = None) -> Packed:
+        """The inks of some row groups; without them, of all."""
+        import pyarrow as pa
+
+        chosen = range(len(self.sizes)) if groups is None else groups
+        try:
+            table = self.file.read_row_groups(list(chosen))
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+        return _unpacked(table, self.convention, self.precision)
+
+    def _unreadable(self, error: Exception) -> DataError:
+        return DataError(f"{self.path}: not a readable Parquet file: {error}")
+
+
+def _unpacked(table: Any, convention: str, precision: Precision) -> Packed:
     column = {name: table[name].combine_chunks() for name in table.column_names}
-    if "agreement" not in column:
-        raise DataError(f"{path}: has no column agreement; pack it again")
     dx, offsets = _flat(column["dx"])
     dy, _ = _flat(column["dy"])
     stroke_points, stroke_offsets = _flat(column["stroke_points"])
@@ -149,8 +179,8 @@ def _read_one(path: Path) -> Packed:
         glyph_labels=column["glyph_label"].flatten().to_pylist(),
         glyph_positions=positions.astype(np.int16),
         agreement=column["agreement"].to_numpy(zero_copy_only=False),
-        convention=facts["convention"],
-        precision=Precision(**facts["precision"]),
+        convention=convention,
+        precision=precision,
     )
 
 
@@ -177,7 +207,8 @@ def _points(
     return points
 
 
-def _join(parts: list[Packed]) -> Packed:
+def join_packed(parts: Sequence[Packed]) -> Packed:
+    """Several stores as one; they must have been packed alike."""
     for name in ("convention", "precision"):
         values = sorted({str(getattr(part, name)) for part in parts})
         if len(values) > 1:

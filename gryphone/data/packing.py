@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from gryphone.config import Precision
 from gryphone.data.align import Agreement, align
 from gryphone.data.samples import Sample, Unreadable, without_name
-from gryphone.errors import DataError, GryphoneError, need, writing
+from gryphone.errors import DataError, GryphoneError, TokenError, need, writing
 from gryphone.ink import BROKEN_GROUP, DEFAULT_PRECISION, Ink, condense
 from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize, rules_of
+from gryphone.tokens import SCHEMES
 
 FORMAT = "gryphone-packed-1"
 SPLITS = ("train", "valid", "test")
 BLOCK = 1024  # inks simplified at once: large enough to be fast, small enough for the cache
+GROUP = 8 * BLOCK  # inks of a row group, which is what training holds in memory when it streams
+SUMMARY = b"gryphone.labels"  # the file's key for what its labels need: see _Labels
 
 
 @dataclass
@@ -87,38 +91,34 @@ def write_packed(
     """
     rules_of(convention)
     report = PackReport()
-    rows: _Rows = defaultdict(list)
-    block: list[Ink] = []
-    for sample in samples:
-        report.read += 1
-        progress(report.read)
-        if isinstance(sample, Unreadable):
-            report.unreadable.append((sample.name, without_name(sample.name, sample.error)))
-        elif sample.ink is None:
-            report.unreadable.append((sample.id, "is an image; only ink can be packed"))
-        elif not sample.label:
-            report.unlabelled.append(sample.id)
-        elif not keep_broken and (broken := _broken_group(sample.ink)):
-            report.unreadable.append((sample.id, broken))
-        else:
-            try:
-                tokens = normalize(sample.label, convention)
-            except GryphoneError as error:
-                report.bad_labels.append((sample.id, f"{sample.label}: {error}"))
-                if not keep_broken:
-                    continue
-                tokens = _bare_tokens(sample.label)
-            _add_row(rows, report, sample, sample.ink, tokens, convention)
-            block.append(sample.ink)
-            if len(block) == BLOCK:
-                _add_points(rows, report, block, precision)
-                block = []
-    if block:
-        _add_points(rows, report, block, precision)
-    if not report.packed:
-        raise NothingPacked(report)
-    _write(rows, path, convention, precision)
-    report.bytes = path.stat().st_size
+    store = _Store(path, convention, precision)
+    try:
+        for sample in samples:
+            report.read += 1
+            progress(report.read)
+            if isinstance(sample, Unreadable):
+                report.unreadable.append((sample.name, without_name(sample.name, sample.error)))
+            elif sample.ink is None:
+                report.unreadable.append((sample.id, "is an image; only ink can be packed"))
+            elif not sample.label:
+                report.unlabelled.append(sample.id)
+            elif not keep_broken and (broken := _broken_group(sample.ink)):
+                report.unreadable.append((sample.id, broken))
+            else:
+                try:
+                    tokens = normalize(sample.label, convention)
+                except GryphoneError as error:
+                    report.bad_labels.append((sample.id, f"{sample.label}: {error}"))
+                    if not keep_broken:
+                        continue
+                    tokens = _bare_tokens(sample.label)
+                _add_row(store.rows, report, sample, sample.ink, tokens, convention)
+                store.add(sample.ink, tokens, report)
+        if not report.packed:
+            raise NothingPacked(report)
+        report.bytes = store.finish(report)
+    finally:
+        store.close()
     return report
 
 
@@ -197,12 +197,98 @@ def _add_points(rows: _Rows, report: PackReport, inks: list[Ink], precision: Pre
     report.points_packed += len(grid)
 
 
-def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> None:
-    need("pyarrow", "data")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class _Labels:
+    """What all labels of a store need, found while they pass: nobody has to read them for it."""
 
-    facts = {"format": FORMAT, "convention": convention, "precision": asdict(precision)}
+    def __init__(self) -> None:
+        self.cover: list[str] = []  # labels that have every token, symbol and modifier of the store
+        self.longest = dict.fromkeys(SCHEMES, 0)  # tokens, by scheme
+        self._seen: set[tuple[int, str]] = set()
+
+    def add(self, tokens: list[str]) -> None:
+        found: set[tuple[int, str]] = set()
+        for number, (scheme, kind) in enumerate(SCHEMES.items()):
+            with suppress(TokenError):  # kept although it is broken; who trains on it is told
+                rows = kind.split(tokens)
+                self.longest[scheme] = max(self.longest[scheme], len(rows))
+                found.update((2 * number + i, x) for row in rows for i, x in enumerate(row))
+        if not found <= self._seen:
+            self._seen |= found
+            self.cover.append(" ".join(tokens))
+
+
+class _Store:
+    """A file under construction. It is written a row group at a time: any number of inks fits."""
+
+    def __init__(self, path: Path, convention: str, precision: Precision) -> None:
+        need("pyarrow", "data")
+        facts = {"format": FORMAT, "convention": convention, "precision": asdict(precision)}
+        self.facts, self.precision, self.path = facts, precision, path
+        self.part = path.with_name(path.name + ".part")  # a reader never sees half a file
+        self.rows: _Rows = defaultdict(list)
+        self.block: list[Ink] = []
+        self.labels = _Labels()
+        self.writer: Any = None
+
+    def add(self, ink: Ink, tokens: list[str], report: PackReport) -> None:
+        """The points of an ink, whose row is there already."""
+        self.labels.add(tokens)
+        self.block.append(ink)
+        if len(self.block) == BLOCK:
+            self._add_block(report)
+        if len(self.rows["id"]) == GROUP:
+            self._write()
+
+    def _add_block(self, report: PackReport) -> None:
+        if self.block:
+            _add_points(self.rows, report, self.block, self.precision)
+            self.block = []
+
+    def _write(self) -> None:
+        import pyarrow.parquet as pq
+
+        table = _table(self.rows, self.facts)
+        self.rows.clear()
+        with writing(self.path):
+            if self.writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.writer = pq.ParquetWriter(
+                    self.part,
+                    table.schema,
+                    compression="zstd",
+                    compression_level=15,
+                    # Bytes of small signed numbers compress far better apart: high ones are 0 or
+                    # 255.
+                    use_dictionary=["source", "writer", "glyph_label.list.element"],
+                    column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
+                    data_page_size=8 << 20,
+                )
+            self.writer.write_table(table)
+
+    def finish(self, report: PackReport) -> int:
+        """Write the rest, and give the file its name; how large it is."""
+        self._add_block(report)
+        if self.rows["id"]:
+            self._write()
+        summary = {"cover": self.labels.cover, "longest": self.labels.longest}
+        with writing(self.path):
+            self.writer.add_key_value_metadata({SUMMARY.decode(): json.dumps(summary)})
+            self.writer.close()
+            self.writer = None
+            self.part.replace(self.path)
+            return self.path.stat().st_size
+
+    def close(self) -> None:
+        """Leave nothing behind of what was not finished."""
+        with suppress(OSError):  # a full disk
+            if self.writer is not None:
+                self.writer.close()
+        self.part.unlink(missing_ok=True)
+
+
+def _table(rows: _Rows, facts: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
     lists = {"stroke_glyph": pa.int32(), "glyph_label": pa.string(), "glyph_position": pa.int32()}
     columns = {
         **{name: pa.array(rows[name], pa.string()) for name in TEXTS},
@@ -210,25 +296,7 @@ def _write(rows: _Rows, path: Path, convention: str, precision: Precision) -> No
         **{name: pa.array(rows[name], pa.list_(kind)) for name, kind in lists.items()},
         "agreement": pa.array(rows["agreement"], pa.int8()),
     }
-    table = pa.table(columns, metadata={"gryphone": json.dumps(facts)})
-    part = path.with_name(path.name + ".part")  # a reader never sees half a file
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            pq.write_table(
-                table,
-                part,
-                compression="zstd",
-                compression_level=15,
-                # Bytes of small signed numbers compress far better apart: high ones are 0 or 255.
-                use_dictionary=["source", "writer", "glyph_label.list.element"],
-                column_encoding={f"{c}.list.element": "BYTE_STREAM_SPLIT" for c in _SPLIT},
-                data_page_size=8 << 20,
-                row_group_size=1 << 20,
-            )
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    return pa.table(columns, metadata={"gryphone": json.dumps(facts)})
 
 
 _SPLIT = ("dx", "dy", "stroke_points", "stroke_glyph", "glyph_position")

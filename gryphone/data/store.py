@@ -15,7 +15,7 @@ from torch import Tensor
 from gryphone.config import Precision
 from gryphone.data.archive import source_name
 from gryphone.data.datasets import read_dataset
-from gryphone.data.packed import Packed, read_packed
+from gryphone.data.packed import Packed, PackedFile, read_packed
 from gryphone.data.packing import write_packed
 from gryphone.data.samples import Sample, Samples
 from gryphone.errors import DataError, TokenError
@@ -27,25 +27,30 @@ from gryphone.tokens import PAD_ID, Tokenizer, sat_split
 UNKNOWN = -1  # a glyph's token, or one stream of it, that nobody labelled
 
 
+def open_packed(path: Path, convention: str, precision: Precision | None = None) -> PackedFile:
+    """A packed store that has the convention and precision that are asked for, still to be read."""
+    packed = PackedFile(path)
+    if packed.convention != convention:
+        raise DataError(
+            f"{path} was packed with convention {packed.convention!r}, this run wants "
+            f"{convention!r}; run `gryphone data pack --convention {convention}` again"
+        )
+    if precision not in (None, packed.precision):
+        raise DataError(
+            f"{path} was packed with {packed.precision}, this run's model reads {precision}; "
+            "give the data set itself, which is packed as the model reads, or set "
+            "model.ink_precision"
+        )
+    return packed
+
+
 def load_packed(path: Path, convention: str, precision: Precision | None = None) -> Packed:
     """Read a packed store, or pack any other data set (a user's folder) on the way.
 
     A store must have the convention and precision that are asked for; None takes any precision.
     """
     if path.suffix == ".parquet":
-        packed = read_packed(path)
-        if packed.convention != convention:
-            raise DataError(
-                f"{path} was packed with convention {packed.convention!r}, this run wants "
-                f"{convention!r}; run `gryphone data pack --convention {convention}` again"
-            )
-        if precision not in (None, packed.precision):
-            raise DataError(
-                f"{path} was packed with {packed.precision}, this run's model reads {precision}; "
-                "give the data set itself, which is packed as the model reads, or set "
-                "model.ink_precision"
-            )
-        return packed
+        return open_packed(path, convention, precision).read()
     if not path.exists():
         raise DataError(f"{path} does not exist; give a packed store, a folder or an archive")
     command, store = pack_command(path, convention)
@@ -97,6 +102,11 @@ class TrainingBatch:
     lengths: Tensor  # (B,) int64, tokens of each label
     glyph_tokens: Tensor  # (G, S) int64, the token each glyph was written for, or UNKNOWN
 
+    def to(self, device: torch.device) -> TrainingBatch:
+        """The same on another device."""
+        rest = (x.to(device) for x in (self.tokens, self.lengths, self.glyph_tokens))
+        return TrainingBatch(self.ink.to(device), *rest)
+
 
 @dataclass(frozen=True)
 class InkStore:
@@ -131,11 +141,7 @@ class InkStore:
             except TokenError as error:
                 raise DataError(f"label of {name}: {error}") from error
             if len(ids) >= longest:
-                raise DataError(
-                    f"label of {name} has {len(ids)} tokens, the model's canvas holds "
-                    f"{longest - 1}; raise model.length (--set model.length={2 * longest}), or "
-                    "leave long samples out by its source's max_tokens"
-                )
+                raise too_long(f"label of {name} has", len(ids), longest)
             encoded.append(ids)
         flat = np.concatenate(encoded).astype(np.int64)
         token_offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded])])
@@ -168,6 +174,14 @@ class InkStore:
         glyph = torch.where(glyph >= 0, glyph + shift[sample], -1)
         ink = InkBatch(self.points[rows], self.pen[rows], sample, glyph, len(index))
         return TrainingBatch(ink, self.tokens[token_rows], lengths, self.glyph_tokens[glyph_rows])
+
+
+def too_long(what: str, tokens: int, longest: int) -> DataError:
+    """The error of a label that the model's canvas cannot hold."""
+    return DataError(
+        f"{what} {tokens} tokens, the model's canvas holds {longest - 1}; raise model.length "
+        f"(--set model.length={2 * longest}), or leave long samples out by its source's max_tokens"
+    )
 
 
 def _glyph_tokens(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import re
 import shutil
+import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +27,8 @@ ENGINE = Path(__file__).parent / "engine"
 # The rooms and modules that a prediction in the browser passes.
 OURS = ("latex", "photo", "reading", "recognition", "rivals", "page", "writers")
 OTHERS = ("latex2mathml", "defusedxml")  # of the installation that writes the folder
+NEVER = re.compile("/tests/|/f2py/|/testing/|/typing/")  # modules of numpy
+SNAPSHOT = "engine/pyodide/snapshot.bin.gz"
 MARK = "sw.js"  # whose presence says that a folder is an earlier page
 # No request leaves the page: the browser sees to it, whatever the scripts do.
 POLICY = "; ".join(
@@ -53,8 +59,42 @@ MANIFEST = {
 }
 
 
+def freeze(engine: Path) -> None:
+    """Have Node.js put Python's memory after an answer into a file; without it a page starts later.
+
+    The snapshot holds numpy's libraries; of its wheel remain the modules, of which some may be
+    wanted later.
+    """
+    node = shutil.which("node")
+    if node is None:
+        return
+    (wheel,) = (engine / "pyodide").glob("numpy-*.whl")
+    with tempfile.TemporaryDirectory() as tree:
+        for archive, place in ((wheel, ""), (engine / "python.zip", "modules")):
+            with zipfile.ZipFile(archive) as files:
+                files.extractall(Path(tree) / place)
+        command = [node, str(Path(__file__).with_name("snapshot.mjs")), str(engine), tree]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DataError(
+            f"{node} could not make a snapshot of the engine: {done.stderr.strip()[-500:]}; "
+            "a newer Node.js (20 or later), or none on the PATH, will do"
+        )
+    with (
+        zipfile.ZipFile(wheel) as files,
+        zipfile.ZipFile(engine / "pyodide" / "numpy.zip", "w", zipfile.ZIP_DEFLATED) as rest,
+    ):
+        for name in files.namelist():
+            if name.endswith(".py") and not NEVER.search(name):
+                rest.writestr(files.getinfo(name), files.read(name), zipfile.ZIP_DEFLATED)
+    wheel.unlink()
+
+
 def write_page(
-    out: Path, weights: Path, fetch_parts: Callable[[Path], None] = write_parts
+    out: Path,
+    weights: Path,
+    fetch_parts: Callable[[Path], None] = write_parts,
+    freeze: Callable[[Path], None] = freeze,
 ) -> dict[str, int]:
     """Write the folder; the bytes of each of its files."""
     if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / MARK).is_file())):
@@ -63,7 +103,7 @@ def write_page(
         fresh = out.with_name(f".{out.name}.new")
         shutil.rmtree(fresh, ignore_errors=True)
         try:
-            _write(fresh, weights, fetch_parts)
+            _write(fresh, weights, fetch_parts, freeze)
             shutil.rmtree(out, ignore_errors=True)
             fresh.rename(out)
         finally:
@@ -71,7 +111,12 @@ def write_page(
     return sizes_of(out)
 
 
-def _write(out: Path, weights: Path, fetch_parts: Callable[[Path], None]) -> None:
+def _write(
+    out: Path,
+    weights: Path,
+    fetch_parts: Callable[[Path], None],
+    freeze: Callable[[Path], None],
+) -> None:
     engine = out / "engine"
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(STATIC, out / "static", ignore=unwanted)
@@ -80,6 +125,10 @@ def _write(out: Path, weights: Path, fetch_parts: Callable[[Path], None]) -> Non
     write_model(engine / "model", weights)
     write_python(engine / "python.zip")
     write_licences(engine / "LICENCES.txt")
+    freeze(engine)
+    for file in engine.rglob("*.wasm"):  # the service worker unpacks it, or the engine
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+        file.unlink()
     files = sizes_of(engine)
     (engine / "files.json").write_text(json.dumps(files))
     page = (out / "static" / "index.html").read_text()
@@ -94,6 +143,7 @@ def for_browser(page: str) -> str:
     """The page of the server, told that its engine is in the browser."""
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '  <script src="engine/isolate.js"></script>\n'
         '  <link rel="manifest" href="manifest.webmanifest">\n  <title>'
     )
     page = page.replace('<html lang="en">', '<html lang="en" data-engine="local">', 1)

@@ -10,13 +10,17 @@ from typing import Any
 
 from gryphone import __version__
 from gryphone.checkpoint import checkpoint_of
-from gryphone.errors import GryphoneError
+from gryphone.errors import ConfigError, GryphoneError
 from gryphone.reading.formats import FORMATS
 from gryphone.reading.inputs import Input, read_content, read_input
 from gryphone.recognition.answer import answer
+from gryphone.recognition.constraints import given_of
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.onnx_backend import OnnxBackend
+from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
+from gryphone.recognition.result import Result
+from gryphone.recognition.session import Live, Look
 from gryphone.writers import TARGETS, write
 
 
@@ -29,6 +33,7 @@ class Local:
         self.checkpoint = replace(checkpoint, parameters=described["parameters"])
         backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
         self.network = Network(self.checkpoint, backend)
+        self._live = Look(self.network)
         # What was looked at last: a correction asks about the same ink again.
         self._source: Any = None
         self._encoded: EncodedBatch | None = None
@@ -58,28 +63,52 @@ class Local:
     def recognize(
         self, source: str | bytes, name: str, options: str, emit: Callable[[str], bool]
     ) -> str:
-        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it."""
+        """The answer to strokes (JSON) or a file; its steps go to `emit`, which may stop it.
+
+        With `live` among the options, to ink that is being written; with `page`, all formulas.
+        """
         try:
             began = time.perf_counter()
             asked = json.loads(options)
-            ink = asked.pop("ink", False)
+            ink, page = asked.pop("ink", False), asked.pop("page", False)
+            live = asked.pop("live", None)
             asked["lock"] = {int(place): lock for place, lock in asked.get("lock", {}).items()}
+            if asked.get("given") is not None:
+                asked["given"] = self._given(asked["given"])
             ask = Ask.of(asked | {"on_step": lambda step: emit(json.dumps(step.to_dict()))})
-            encoded = self._look(source, name)
-            found = answer(encoded, 0, ask, began).to_full_dict()
+            if live is not None:
+                read = _read(source, name)
+                followed = Live.of(read.ink.strokes, **live).read(self._live, ask)
+                found = followed.to_full_dict()
+            elif page:
+                read = _read(source, name)
+                found = read_page(self.network, read, replace(ask, on_step=None)).to_dict()
+            else:
+                encoded = self._look(source, name)
+                read, found = encoded.inputs[0], answer(encoded, 0, ask, began).to_full_dict()
             if ink or isinstance(source, bytes):
-                strokes = encoded.inputs[0].ink.strokes
-                found["ink"] = {"strokes": [s.round(2).tolist() for s in strokes]}
+                found["ink"] = {"strokes": [s.round(2).tolist() for s in read.ink.strokes]}
             return json.dumps(found)
-        except (GryphoneError, ValueError, TypeError) as error:
+        except (GryphoneError, KeyError, ValueError, TypeError) as error:
             return json.dumps({"error": {"message": str(error)}})
+
+    def _given(self, answer: Any) -> Result:
+        """An earlier answer, as it was told."""
+        tokenizer = self.checkpoint.tokenizer
+        try:
+            rows = [[s["symbol"], s["modifier"]] for s in answer["symbols"]]
+        except (KeyError, TypeError) as error:
+            raise ConfigError("given: is no answer; give what `recognize` returned") from error
+        return given_of(tokenizer, [row[: len(tokenizer.vocabularies)] for row in rows])
 
     def _look(self, source: str | bytes, name: str) -> EncodedBatch:
         if self._encoded is None or source != self._source:
-            read: Input = (
-                read_input(json.loads(source), name)
-                if isinstance(source, str)
-                else read_content(source, name)
-            )
-            self._encoded, self._source = EncodedBatch.of(self.network, [read]), source
+            encoded = EncodedBatch.of(self.network, [_read(source, name)])
+            self._encoded, self._source = encoded, source
         return self._encoded
+
+
+def _read(source: str | bytes, name: str) -> Input:
+    if isinstance(source, str):
+        return read_input(json.loads(source), name)
+    return read_content(source, name)

@@ -7,7 +7,7 @@ as the module `gryphone_ort`. What stays in its memory is known by its address.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gryphone_ort as runtime
 import numpy as np
@@ -58,10 +58,10 @@ class OrtValue:
 
 
 class InferenceSession:
-    """A graph, ready to run."""
+    """A graph, ready to run: the worker has made it while Python was being loaded."""
 
-    def __init__(self, graph: Any, options: SessionOptions, providers: Sequence[str]) -> None:
-        self.session = runtime.session(graph)
+    def __init__(self, session: int, options: SessionOptions, providers: Sequence[str]) -> None:
+        self.session = session
 
     def get_outputs(self) -> list[Output]:
         """What a run can give."""

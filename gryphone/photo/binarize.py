@@ -192,12 +192,12 @@ def pieces(mask: Mask, diagonal: bool = False) -> tuple[NDArray[np.int64], NDArr
     count = np.maximum(high - low, 0)  # runs below that touch each run
     above = np.repeat(np.arange(len(first)), count)
     below = np.arange(len(above)) + np.repeat(low - (np.cumsum(count) - count), count)
-    root = _roots(len(first), above, below)
+    root = roots(len(first), above, below)
     number = np.cumsum(root == np.arange(len(first)))
     return at, np.repeat(number[root], length), int(number[-1])
 
 
-def _roots(count: int, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
+def roots(count: int, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
     """The first of all that each of `count` things is joined to, by pairs of them."""
     root = np.arange(count)
     while len(one):

@@ -48,6 +48,13 @@ COARSE = 28.0  # pixels: smaller symbols are worth going back to the original
 SMOOTH = 0.25, 0.7
 CRISP = 0.1, 1.2
 LARGEST_ZOOM = 4.0
+# Of the pixels of ink, those nearly as dark as the pen: few where lines are blurred that are wide
+# enough to have a middle, and nearly all of a broad pen's. Scans have 0.35 to 0.6.
+DARK, FEW, WIDE = 0.8, 0.4, 4.0
+MANY, BROAD = 0.64, 0.095  # and width over size of a symbol
+BLURRED = "the picture is blurred, and lines may have run together; hold the camera still"
+FILLED = "the pen is broad for writing of this size, and may have filled the eyes of letters"
+HARD = (BLURRED, FILLED)  # worth a word where the answer is in doubt
 
 
 @dataclass(frozen=True)
@@ -192,7 +199,15 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
     width = pen_width(mask)
     corner = (box[0] + left / scale, box[1] + top / scale)
     size = symbol_size(parts.longer[keep], width)
-    return Writing(dark, levels, corner, scale, width, size, notes + marks)
+    pen = _pen(float((dark[mask] > DARK * levels.ink).mean()), width, size)
+    return Writing(dark, levels, corner, scale, width, size, notes + marks + pen)
+
+
+def _pen(full: float, width: float, symbol: float) -> tuple[str, ...]:
+    """What makes lines of such darkness and width hard to read."""
+    if full < FEW and width > WIDE:
+        return (BLURRED,)
+    return (FILLED,) if full > MANY and width > BROAD * symbol else ()
 
 
 def _kept(

@@ -14,6 +14,7 @@ Chosen = NDArray[np.bool_]  # (n + 1,) of the pieces
 Floats = NDArray[np.float64]
 
 BOXED = "a box round the writing was left out"
+PART_BOXED = "a box round a part of the writing was left out"
 UNDERLINED = "an underline was left out"
 SCRIBBLED = "scribbled-out writing was left out"
 STAIN = "a ring-shaped stain was left out"
@@ -40,7 +41,8 @@ def without_marks(parts: Parts, keep: Chosen, width: float) -> tuple[Chosen, tup
         found = find(parts, keep, width)
         if found.any() and (keep & ~found).any():
             keep = keep & ~found
-            notes.append(note)
+            part = note == BOXED and not _round_all(parts, found, keep)
+            notes.append(PART_BOXED if part else note)
     return keep, tuple(notes)
 
 
@@ -102,6 +104,12 @@ def _boxes(parts: Parts, keep: Chosen, width: float) -> Chosen:
         if frame is not None:
             found |= frame
     return found
+
+
+def _round_all(parts: Parts, frame: Chosen, rest: Chosen) -> bool:
+    """Whether a frame goes round all the rest."""
+    low, high = parts.boxes[frame, :2].min(0), parts.boxes[frame, 2:].max(0)
+    return bool((parts.boxes[rest, :2] > low).all() and (parts.boxes[rest, 2:] < high).all())
 
 
 def _frame(parts: Parts, own: Chosen, keep: Chosen, width: float) -> Chosen | None:

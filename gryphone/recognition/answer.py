@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from gryphone.config import ModelConfig
 from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
 from gryphone.ink import Floats, Ink, in_order, stroke_boxes, usual_size
 from gryphone.latex.validity import is_valid
+from gryphone.photo.marks import BOXED
 from gryphone.recognition.confidence import (
     calibrated,
     symbol_features,
@@ -21,8 +22,8 @@ from gryphone.recognition.confidence import (
 from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.drawing import size_on
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import readings, surer
-from gryphone.recognition.question import Ask, Step
+from gryphone.recognition.otherwise import notes_of, readings, surer
+from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
 
@@ -48,6 +49,7 @@ class Question:
     ask: Ask
     constraint: Constraint | None = None
     name: str | None = None  # of a sample, whose decodes after the first have draws of their own
+    again: bool = True  # look a second time in doubt
 
     @property
     def keys(self) -> list[int]:
@@ -86,7 +88,7 @@ def answer_together(
     *,
     otherwise: bool = True,
 ) -> list[Result]:
-    """Answer questions about inputs of one batch that agree in steps, seed, method and views.
+    """Answer questions about inputs of one batch that agree in steps, seed, method and looks.
 
     Without a deadline, doubtful pictures are read `otherwise` too.
 
@@ -105,6 +107,7 @@ def answer_together(
     if otherwise and deadline is None:
         found = _in_doubt(questions, found)
     found = _as_written(questions, found, deadline)
+    found = [_boxed(r) if q.ask.boxed else r for q, r in zip(questions, found, strict=True)]
     seconds = (time.perf_counter() - began) / len(questions)
     return [replace(result, seconds=seconds) for result in found]
 
@@ -125,6 +128,12 @@ def _as_written(
     return found
 
 
+def _boxed(result: Result) -> Result:
+    """The answer in the box that was drawn round its ink, where there was one."""
+    said = tuple(note for note in result.warnings if note != BOXED)
+    return result if said == result.warnings else replace(result, warnings=said).boxed()
+
+
 def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[Result]:
     """The answers; those about doubtful pictures exchanged for surer ones of other readings."""
     found = list(results)
@@ -136,12 +145,19 @@ def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[
             continue
         inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
         again = EncodedBatch.of(batch.network, inputs)
-        quiet = replace(ask, on_step=None, as_written=False)
-        asked = [Question(again, place, quiet) for place in range(len(inputs))]
+        later = replace(ask, on_step=_later(ask.on_step), as_written=False)
+        asked = [Question(again, place, later) for place in range(len(inputs))]
         answers = answer_together(asked, time.perf_counter(), otherwise=False)
         pairs = list(zip(others, answers, strict=False))
         found[i] = surer(first, pairs, answers[len(others) :], given.ink)
     return found
+
+
+def _later(watch: Callable[[Step], bool | None] | None) -> Callable[[Step], bool | None] | None:
+    """The same watch on readings that come after the looks at the whole."""
+    if watch is None:
+        return None
+    return lambda step: watch(replace(step, look=step.look + OTHER - 1))
 
 
 def refine_all(questions: Sequence[Question], deadline: float | None = None) -> list[list[Decoded]]:
@@ -153,7 +169,10 @@ def refine_all(questions: Sequence[Question], deadline: float | None = None) -> 
     if ask.plain:
         plain = iter(batch.refine(owners, request, ask.views))
         return [[next(plain) for _ in range(q.ask.decodes)] for q in questions]
-    found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
+    if questions[0].again:
+        found = iter(batch.decode(owners, request, views=ask.views, auto=ask.auto))
+    else:
+        found = iter(batch.refine(owners, request, ask.views))
     return [[project(batch.network, next(found)) for _ in range(q.ask.decodes)] for q in questions]
 
 
@@ -260,7 +279,7 @@ def _result(
             zip(rows, each, alternatives, where, strokes, marked, strict=True)
         )
     )
-    warnings = [*ink.notes]
+    warnings = [*notes_of(ink, whole)]
     if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)

@@ -53,14 +53,14 @@ class BatchReport:
         return (self.recognized + self.errors) / max(self.seconds, 1e-9)
 
 
-def read_file(path: Path) -> Input | str:
+def read_file(source: Any, name: str | None = None) -> Input | str:
     """What one file holds, or the reason why there is none."""
     try:
-        return read_input(path)
+        return read_input(source, name)
     except GryphoneError as error:
         return str(error)
     except Exception as error:  # a flaw of ours or of a library: no single file may end the run
-        return f"{path}: cannot be read: {type(error).__name__}: {error}"
+        return f"{name or source}: cannot be read: {type(error).__name__}: {error}"
 
 
 def recognize_files(
@@ -76,10 +76,10 @@ def recognize_files(
         pairs = zip(files, stream, strict=True)
         size = recognizer.backend.batch * recognizer.backend.at_once
         while batch := list(islice(pairs, size)):
-            yield from _recognize(recognizer, batch, ask)
+            yield from recognize_read(recognizer, batch, ask)
 
 
-def _recognize(
+def recognize_read(
     recognizer: Recognizer, batch: Sequence[tuple[Path, Input | str]], ask: Ask
 ) -> Iterator[tuple[Path, Result | str]]:
     """Recognise together what could be read; every file keeps its place."""
@@ -104,11 +104,11 @@ def run_batch(
     """
     began = time.perf_counter()
     settings = settings_of(ask, weights)
-    stamps = {normal_path(path): _stamp(path) for path in files}
+    stamps = {normal_path(path): stamp_of(path) for path in files}
     reasons: Counter[str] = Counter()
     unsure = warned = 0
     with writing(out), ExitStack() as held:
-        _hold(out, held)
+        hold(out, held)
         done = resume(out, settings, stamps, held)
         todo = [path for path in files if normal_path(path) not in done]
         before = len(files) - len(todo)
@@ -136,7 +136,7 @@ def run_batch(
     )
 
 
-def _stamp(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> Stamp | None:
     """What tells whether a file has changed since."""
     if str(path) == STDIN:
         return None
@@ -147,7 +147,7 @@ def _stamp(path: Path) -> Stamp | None:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _hold(out: Path, held: ExitStack) -> None:
+def hold(out: Path, held: ExitStack) -> None:
     """Refuse a results file that another run is writing, and keep others off while `held` is."""
     if sys.platform == "win32" or (out.exists() and not out.is_file()):  # or a device or pipe
         return
@@ -190,14 +190,19 @@ def _write(
     stamp: Stamp | None,
 ) -> None:
     """One line, written at once and pushed out, so that a kill cuts one line at most."""
+    file.write(line_of(str(path), answer, settings, stamp))
+    file.flush()
+
+
+def line_of(name: str, answer: Result | str, settings: dict[str, Any], stamp: Stamp | None) -> str:
+    """One line of results."""
     steps, seed = settings["steps"], settings["seed"]
     made = {"steps": steps, "seed": seed, "settings": settings, "stamp": stamp}
     if isinstance(answer, str):
-        line: dict[str, Any] = {"file": str(path), "error": answer, **made}
+        line: dict[str, Any] = {"file": name, "error": answer, **made}
     else:
-        line = answer.to_full_dict() | {"file": str(path), **made, "used": answer.steps}
-    file.write(json.dumps(line, ensure_ascii=False) + "\n")
-    file.flush()
+        line = answer.to_full_dict() | {"file": name, **made, "used": answer.steps}
+    return json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def resume(
@@ -214,7 +219,7 @@ def resume(
     try:
         with out.open("rb") as file:
             for number, line in enumerate(file, 1):
-                name = _answered(line, f"{out}, line {number}", settings, stamps)
+                name = answered(line, f"{out}, line {number}", settings, stamps.get)
                 if name is None:
                     spoilt.add(number)
                 elif name != STDIN:  # which has something else every time
@@ -226,8 +231,8 @@ def resume(
     return done
 
 
-def _answered(
-    line: bytes, where: str, settings: dict[str, Any], stamps: Mapping[str, Stamp | None]
+def answered(
+    line: bytes, where: str, settings: dict[str, Any], now_of: Callable[[str], Stamp | None]
 ) -> str | None:
     """The file that a line answers, or None where the line has to be made again."""
     if not line.endswith(b"\n") and line[: len(START)] == START[: len(line)]:
@@ -248,7 +253,7 @@ def _answered(
                 f"{where}: was made with {key} {then}, this run uses {value}; "
                 "use the same, or choose another --out"
             )
-    then, now = row.get("stamp"), stamps.get(normal_path(name))
+    then, now = row.get("stamp"), now_of(normal_path(name))
     # Lines of earlier versions have no stamp, and a file that is gone cannot be read again.
     return name if then is None or now is None or then == now else None
 
@@ -261,7 +266,7 @@ def _remove_lines(path: Path, numbers: Collection[int], held: ExitStack) -> None
         with path.open("rb") as old, fresh.open("wb") as new:
             new.writelines(line for n, line in enumerate(old, 1) if n not in numbers)
         shutil.copymode(path, fresh)
-        _hold(fresh, held)  # before others can see it
+        hold(fresh, held)  # before others can see it
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from gryphone.latex.lexer import tokenize
 from gryphone.latex.normalize import normalize
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
+from gryphone.recognition.result import Result
 from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
 
 ONE, RUN = "?", "..."
@@ -66,6 +67,17 @@ def token_id(tokenizer: Tokenizer, stream: int, token: str, where: str) -> int:
             f"{tokenizer.streams[stream]}{hint}"
         )
     return vocabulary.id(token)
+
+
+def given_of(tokenizer: Tokenizer, rows: Sequence[Sequence[str]]) -> Result:
+    """An earlier answer by the names of its tokens."""
+    streams = len(tokenizer.vocabularies)
+    ids = []
+    for place, row in enumerate(rows):
+        if len(row) != streams:
+            raise ConfigError(f"given.{place}: {len(row)} entries, {streams} are needed")
+        ids.append([token_id(tokenizer, s, t, f"given.{place}") for s, t in enumerate(row)])
+    return Result("", (), 0.0, (), (), 0, 0.0, 0, ids=np.array(ids, dtype=np.int64))
 
 
 def apply_allowed(

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 
 from gryphone.checkpoint import Checkpoint
 from gryphone.config import ModelConfig
@@ -24,6 +23,10 @@ from gryphone.recognition.backend import FLOOR, LEAST, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.onnx_file import MICROSOFT, Graph
 from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
+
+# Before it is imported: it would tell its makers of every session, and we say that nothing leaves.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime as ort
 
 
 @dataclass(frozen=True)

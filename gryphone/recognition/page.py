@@ -36,7 +36,15 @@ from gryphone.reading.lines import (
 )
 from gryphone.recognition.answer import answer_together, prepare, spell
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import AFTER, DOUBT, NUMBER, SMALL, is_joined, plain_text
+from gryphone.recognition.otherwise import (
+    AFTER,
+    DOUBT,
+    NUMBER,
+    SMALL,
+    WORDS,
+    is_joined,
+    plain_text,
+)
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 
@@ -50,13 +58,9 @@ RELATIONS = words(
     r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
     \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
 )
-WORDS = words(
-    """or and if where so thus for let with when then hence since else otherwise answer proof
-    solution find solve given show that have note"""
-)
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
-NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms")
+NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms", "boxed")
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def at_relation(tokens: Sequence[str]) -> str:
 def check_ask(ask: Ask) -> None:
     """Refuse what is about one formula."""
     for name in NOT_OF_PAGES:
-        if getattr(ask, name) not in (None, (), {}):
+        if getattr(ask, name) not in (None, (), {}, False):
             raise ConfigError(f"{name} is about one formula; leave it out for a page")
 
 

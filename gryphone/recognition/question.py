@@ -19,6 +19,7 @@ MOST_SAMPLES = 256
 MOST_VIEWS = 5
 MOST_BEAM = 100
 MOST_SEED = 2**63 - 1
+OTHER = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Step:
     rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position
     masked: tuple[int, ...]  # positions that were hidden from this step
     sample: int = 0  # which of the independent decodes
-    look: int = 1  # the first or the second one
+    # The first or the second one; from OTHER on, of a doubtful picture read in other ways: turned,
+    # or without some of its ink, all of them together.
+    look: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, as a page shows it."""
@@ -65,6 +68,7 @@ class Options(TypedDict, total=False):
     remasking: Remasking | None
     beam: int
     as_written: bool
+    boxed: bool
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Ask:
     last step says, nothing added: no search for valid LaTeX, no second look (needs a number of
     steps). remasking: another than the weights were trained for. beam: hypotheses of weights that
     write from left to right (kind `ar`), which take no steps. as_written: say what the strokes of
-    each letter are when they are looked at alone, too.
+    each letter are when they are looked at alone, too. boxed: write the box that a picture has
+    round its formula as \boxed, instead of a warning that it was left out.
     """
 
     steps: int | str | None = None
@@ -106,6 +111,7 @@ class Ask:
     remasking: Remasking | None = None
     beam: int = 1
     as_written: bool = False
+    boxed: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) and self.steps != AUTO:

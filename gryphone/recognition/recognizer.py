@@ -27,6 +27,7 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.page import PageResult, read_page
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
+from gryphone.recognition.session import Session
 
 PLUS = [[[0, 5], [10, 5]], [[5, 0], [5, 10]]]
 BACKENDS = ("onnx", "torch")
@@ -45,6 +46,68 @@ class Recognizer(Network):
     def __repr__(self) -> str:
         name, millions = self.checkpoint.facts.get("name", ""), self.checkpoint.parameters / 1e6
         return f"Recognizer({name!r}, {millions:.1f} million parameters)"
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_repo: Path | str,
+        device: str = "cpu",
+        *,
+        backend: str | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: Path | str | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+    ) -> Recognizer:
+        """Load a checkpoint directory or, where there is none, a repository of Hugging Face's Hub.
+
+        Only the latter needs `pip install 'gryphone[hub]'`, and the options behind `backend`, which
+        are those of the Hub's own `from_pretrained`.
+        """
+        folder = Path(path_or_repo)
+        if not folder.is_dir():
+            need("huggingface_hub", "hub")
+            from gryphone.recognition.hub import Shared, one_line
+
+            with one_line(f"{path_or_repo}: no folder here, nor to be had from the Hub"):
+                folder = Shared.from_pretrained(
+                    str(path_or_repo),
+                    revision=revision,
+                    token=token,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                ).folder
+        return load(folder, device, backend=backend)
+
+    def save_pretrained(self, save_directory: Path | str, **options: Any) -> str | None:
+        """Save the checkpoint with a card, as the Hub wants it; the options are its mixin's."""
+        folder, to = self._folder(), Path(save_directory)
+        if to.exists() and to.samefile(folder):
+            raise ConfigError(f"{to} holds this very checkpoint; save it elsewhere")
+        from gryphone.recognition.hub import Shared, one_line
+
+        with one_line(f"{to}: cannot be saved"):
+            return Shared(folder).save_pretrained(to, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the checkpoint to the Hub; the address of the commit. The options are the mixin's:
+        private, token, branch, create_pr, commit_message."""
+        folder = self._folder()
+        from gryphone.recognition.hub import Shared, one_line
+
+        with one_line(f"{repo_id}: cannot be pushed to the Hub"):
+            return Shared(folder).push_to_hub(
+                repo_id, model_card_kwargs={"repo": repo_id}, **options
+            )
+
+    def _folder(self) -> Path:
+        """Where this recogniser was loaded from, once it is known that the Hub's client is here."""
+        need("huggingface_hub", "hub")
+        if self.origin is None:
+            raise ConfigError("a recogniser that was not loaded from a folder cannot be saved")
+        return Path(self.origin[0])
 
     def encode(self, source: Any, *, name: str | None = None) -> Encoded:
         """Read and look at one input: a path, bytes, image, array, Ink or list of strokes."""
@@ -77,6 +140,10 @@ class Recognizer(Network):
     ) -> PageResult:
         """All formulas of an ink or a picture, in reading order."""
         return read_page(self, read_input(source, name), _ask(ask, options))
+
+    def session(self, *, gestures: bool = True, **options: Unpack[Options]) -> Session:
+        """Ink that is still being written, read change by change."""
+        return Session(self, Ask.of(options), gestures=gestures)
 
     @overload
     def recognize_many(

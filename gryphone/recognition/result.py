@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,19 @@ class Result:
         from gryphone.latex.mathml import to_mathml
 
         return to_mathml(self.latex)
+
+    def boxed(self) -> Result:
+        r"""The same inside of `\boxed`."""
+        start = len(r"\boxed{")
+        return replace(
+            self,
+            latex=rf"\boxed{{{self.latex}}}",
+            tokens=(r"\boxed", "{", *self.tokens, "}"),
+            symbols=tuple(
+                replace(s, span=(s.span[0] + start, s.span[1] + start)) for s in self.symbols
+            ),
+            n_best=tuple(replace(a, latex=rf"\boxed{{{a.latex}}}") for a in self.n_best),
+        )
 
     def to(self, target: str) -> str:
         """The answer in another notation: a name of `gryphone.writers.TARGETS`, as "typst"."""

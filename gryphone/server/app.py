@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ from gryphone.server.schemas import (
     ErrorAnswer,
     Health,
     InkRequest,
+    LiveAnswer,
+    LiveRequest,
     ModelAnswer,
     Options,
     PageAnswer,
@@ -43,7 +46,7 @@ from gryphone.server.submission import FORM, JSON, describe_format
 from gryphone.writers import TARGETS
 
 STATIC = Path(__file__).parent / "static"
-BODIES = (InkRequest, Options, Upload, ConvertRequest, ComputeRequest)
+BODIES = (InkRequest, LiveRequest, Options, Upload, ConvertRequest, ComputeRequest)
 REF = "#/components/schemas/{model}"
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorAnswer, "description": "The ink or the body cannot be read."},
@@ -90,6 +93,8 @@ def create_app(settings: Settings | None = None, recognizer: Recognizer | None =
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         service.start()
+        while settings.workers > 1 and service.engine.loading:
+            await asyncio.sleep(0.05)  # what others can answer is not accepted, to be refused here
         yield
         await service.close()
 
@@ -139,7 +144,17 @@ def _routes(app: FastAPI, service: Service) -> None:
         tags=["recognition"],
     )
     async def page(request: Request) -> Response:
-        return Response(await service.page(request), media_type=JSON)
+        return Response(await service.recognize(request, "page"), media_type=JSON)
+
+    @app.post(
+        "/v1/live",
+        responses={200: {"model": LiveAnswer}, **ERRORS},
+        openapi_extra=json_body("LiveRequest"),
+        summary="Follow ink that is being written",
+        tags=["recognition"],
+    )
+    async def live(request: Request) -> Response:
+        return Response(await service.recognize(request, "live"), media_type=JSON)
 
     @app.post(
         "/v1/recognize/stream",
@@ -191,12 +206,13 @@ def _routes(app: FastAPI, service: Service) -> None:
     @app.get(
         "/readyz",
         response_model=Health,
-        responses={503: {"model": Health, "description": "Not yet."}},
-        summary="The model is loaded",
+        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
+        summary="The model is loaded, and the server is not about to stop",
         tags=["about"],
     )
     async def readyz() -> Response:
         state = "ok" if service.engine.ready.is_set() else "loading"
+        state = "draining" if service.draining else state
         return JSONResponse({"status": state}, 200 if state == "ok" else 503)
 
     @app.get(

@@ -20,7 +20,7 @@ from typing import Any
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
-from gryphone.recognition.page import PageResult, read_page
+from gryphone.recognition.page import PageResult
 from gryphone.recognition.question import AUTO_STEPS, Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
@@ -45,6 +45,9 @@ def cost_of(patches: int, ask: Ask) -> float:
     return (patches + 20) * (2 + 0.2 * ask.work)
 
 
+Read = Callable[[Recognizer, Input, Ask], Result | PageResult]
+
+
 class ClientLeft(Exception):
     """Nobody waits for the answer any more."""
 
@@ -59,7 +62,7 @@ class Job:
     expires: float
     emit: Callable[[Step], None] | None = None
     cost: float = 0.0
-    page: bool = False  # of several formulas
+    read: Read | None = None  # by itself: a page, or ink that is being written
     answer: Future[Any] = field(default_factory=Future)  # a Result, or a PageResult
     client_left: bool = False  # stop at the next step
 
@@ -131,6 +134,11 @@ class Engine:
         return self.pace * sum(job.cost for job in tuple(self._open) if self.turn_of(job) <= turn)
 
     @property
+    def loading(self) -> bool:
+        """Whether the model is neither there nor known to be of no use."""
+        return not self.ready.is_set() and self.failure is None
+
+    @property
     def batch(self) -> int:
         """The most inks that are encoded together."""
         if self.settings.batch is not None:
@@ -184,8 +192,10 @@ class Engine:
     def _load(self) -> None:
         if self.recognizer is None:
             # The first answers build the grammar and warm the network up: no user waits for that.
-            settings, threads = self.settings, self.settings.threads or 0
-            self.recognizer = load(settings.weights, settings.device, threads=threads, warm=True)
+            settings = self.settings
+            self.recognizer = load(
+                settings.weights, settings.device, threads=settings.cores, warm=True
+            )
         self.recognizer.recognize([[[0, 0], [0, 9]], [[5, 5], [9, 5]]], steps=2)
 
     def batches(self) -> Iterator[list[Job]]:
@@ -239,9 +249,9 @@ class Engine:
     def _answer(self, jobs: Sequence[Job]) -> None:
         """Answer a batch; should it fail as a whole, every job on its own."""
         for job in jobs:
-            if job.page and self._wanted(job):
-                self._answer_page(job)
-        jobs = [job for job in jobs if not job.page and self._wanted(job)]
+            if job.read is not None and self._wanted(job):
+                self._answer_alone(job, job.read)
+        jobs = [job for job in jobs if job.read is None and self._wanted(job)]
         if not jobs:
             return
         if self.recognizer is not None and 1 < len(jobs) <= self.recognizer.backend.few:
@@ -295,21 +305,21 @@ class Engine:
         except Exception as error:
             self._fail(job, error)
 
-    def _answer_page(self, job: Job) -> None:
-        """All lines of a page, together."""
+    def _answer_alone(self, job: Job, read: Read) -> None:
+        """What asks the model more than once."""
         if self.recognizer is None:
             raise RuntimeError("the model is not loaded")
         asked = self._asked(job)
 
         def watch(step: Step) -> None:
-            """One step too late ends the whole page, not a line of it."""
+            """One step too late ends it all: the whole page, not a line of it."""
             if asked.on_step is not None:
                 asked.on_step(step)
             if (obstacle := job.obstacle()) is not None:
                 raise obstacle
 
         try:
-            self._succeed(job, read_page(self.recognizer, job.input, replace(asked, on_step=watch)))
+            self._succeed(job, read(self.recognizer, job.input, replace(asked, on_step=watch)))
         except Exception as error:
             self._fail(job, error)
 

@@ -45,6 +45,7 @@ KEY_PROTECTED = ("/v1/", "/metrics")  # the page and the health checks are open
 ROUTES = (
     "/v1/recognize",
     "/v1/page",
+    "/v1/live",
     "/v1/recognize/stream",
     "/v1/convert",
     "/v1/compute",

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -142,17 +143,16 @@ def _work(pipe: Connection[Any, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It tells of every broken form; the client is told, and that is enough.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    pipe.send(None)
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # the server is gone
+        pipe.send(None)
+        while True:
             function, args = pipe.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            pipe.send((True, function(*args)))
-        except Exception as error:
-            problem = problem_of(error)
-            if problem.status == 500:
-                log.error("reading failed: %s", traceback_text(error))
-            pipe.send((False, problem))
-        give_back_memory()
+            try:
+                answer = True, function(*args)
+            except Exception as error:
+                problem = problem_of(error)
+                if problem.status == 500:
+                    log.error("reading failed: %s", traceback_text(error))
+                answer = False, problem
+            pipe.send(answer)
+            give_back_memory()

@@ -1,4 +1,4 @@
-"""Run the application under uvicorn: one process, one model."""
+"""Run the application under uvicorn: one process, one model (workers.py: several)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import errno
 import json
 import socket
+import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import h11
@@ -23,15 +25,20 @@ from gryphone.server.settings import Settings
 BACKLOG = 256
 
 
-def listen(settings: Settings) -> socket.socket:
-    """The bound socket, or one line that says why there is none."""
+def listen(settings: Settings, shared: bool = False) -> socket.socket:
+    """The bound socket, or one line that says why there is none. It listens, unless it is `shared`:
+    then others may be bound to the same port, and the system deals connections out to those that
+    listen already."""
     where = f"{settings.host}:{settings.port}"
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((settings.host, settings.port))
-        sock.listen(BACKLOG)
+        if not shared:
+            sock.listen(BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(f"{where} is in use; choose another --port, or 0") from error
@@ -102,7 +109,35 @@ def timed_protocol(seconds: float) -> type[H11Protocol]:
     return TimedProtocol
 
 
-def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+class DrainingServer(uvicorn.Server):
+    """A server that says it is not ready any more, so many seconds before it closes its port: who
+    shares requests out asks now and then, and must not find it closed before he has asked."""
+
+    hurry = False
+    on_started: Callable[[], None] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell when the port is open."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self.on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A second signal ends the draining."""
+        self.hurry = self.should_exit
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain first."""
+        service = self.config.app.state.service  # type: ignore[union-attr]
+        service.draining = True
+        end = time.monotonic() + service.settings.drain
+        while time.monotonic() < end and not self.hurry:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
+
+def make_server(settings: Settings, app: FastAPI) -> DrainingServer:
     """A server that still has to be run."""
     config = uvicorn.Config(
         app,
@@ -116,12 +151,17 @@ def make_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
         timeout_graceful_shutdown=int(settings.seconds) + 5,
         backlog=BACKLOG,
     )
-    return uvicorn.Server(config)
+    return DrainingServer(config)
 
 
 def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -> None:
     """Serve until a signal comes; `ready` is called with the address once the model is loaded."""
     sock = listen(settings)
+    run(settings, sock, lambda: ready(address(sock)))
+
+
+def run(settings: Settings, sock: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve on a socket, in this process."""
     app = create_app(settings)
     server, engine = make_server(settings, app), app.state.service.engine
 
@@ -129,7 +169,10 @@ def serve(settings: Settings, ready: Callable[[str], None] = lambda url: None) -
         server.should_exit = True
 
     engine.on_failure = fail
-    engine.on_ready = lambda: ready(address(sock))
+    if settings.workers == 1:
+        engine.on_ready = ready
+    else:  # which open their port when the model is there
+        server.on_started = ready
     server.run(sockets=[sock])
     if engine.failure is not None:
         raise engine.failure

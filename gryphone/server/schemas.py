@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -15,9 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from gryphone.ink import LARGEST_COORDINATE
+from gryphone.ink import LARGEST_COORDINATE, Stroke
 from gryphone.recognition.question import AUTO, AUTO_STEPS, MOST_STEPS, MOST_VIEWS, Ask
 from gryphone.recognition.result import Result
+from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
 from gryphone.writers import TARGETS
 
@@ -178,6 +180,9 @@ class Options(StrictModel):
     as_written: bool = Field(
         default=False, description="Say what the strokes of each letter are alone, too."
     )
+    boxed: bool = Field(
+        default=False, description="Write a box round a picture's formula as `\\boxed`."
+    )
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
     format: Annotated[str | None, AfterValidator(_target)] = Field(
         default=None,
@@ -214,6 +219,7 @@ class Options(StrictModel):
             boxes=self.boxes,
             views=self.views,
             as_written=self.as_written,
+            boxed=self.boxed,
         )
 
 
@@ -243,6 +249,48 @@ class InkRequest(StrictModel):
         if ("strokes" in self.model_fields_set) == ("inkml" in self.model_fields_set):
             raise ValueError("give either strokes or inkml")
         return self
+
+
+class KnownSymbol(StrictModel):
+    """A symbol of the answer before."""
+
+    symbol: Name
+    modifier: Entry
+    strokes: Annotated[list[Annotated[int, Field(ge=-1)]], BeforeValidator(_few)] = Field(
+        description="Its strokes, as indices into those that are sent now; -1: it is gone."
+    )
+    locked: bool = Field(default=False, description="The user chose it.")
+
+
+class LiveRequest(StrictModel):
+    """Ink that is being written: all its strokes, and what was known of them before."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": ["strokes"],
+            "examples": [
+                {
+                    "strokes": EXAMPLE,
+                    "known": [{"symbol": "x", "modifier": "", "strokes": [0, 1]}],
+                }
+            ],
+        }
+    )
+
+    strokes: Strokes = Field(default=None, description="All of them, the newest last.")
+    known: Annotated[list[KnownSymbol], BeforeValidator(_few)] = Field(
+        default_factory=list,
+        max_length=LIMITS["symbols"],
+        description="The symbols of the answer before; a stroke of none of them is new.",
+    )
+    gestures: bool = Field(default=True, description="Whether a new stroke may erase others.")
+    final: bool = Field(default=False, description="The pen rests: read it as `recognize` does.")
+    options: Options = Field(default_factory=Options)
+
+    def live(self, strokes: Sequence[Stroke]) -> Live:
+        """The session, as far as it was."""
+        known = [each.model_dump() for each in self.known]
+        return Live.of(strokes, known, gestures=self.gestures, final=self.final)
 
 
 class Upload(BaseModel):
@@ -364,6 +412,20 @@ class Answer(OneAnswer):
     )
 
 
+class LiveAnswer(OneAnswer):
+    """What ink says while it is written; an empty formula where all of it was erased."""
+
+    size: None
+    ink: InkAnswer | None = None
+    kept: list[int] = Field(description="Positions that are as they were known before.")
+    erased: list[int] = Field(
+        description="Strokes that a gesture took away, the gesture itself among them where it is "
+        "no ink: indices into those that were sent."
+    )
+    gestures: list[Literal["scratched", "overwritten"]]
+    final: bool
+
+
 class FormulaAnswer(OneAnswer):
     """One formula of a page; its symbols' strokes are those of the page."""
 
@@ -445,12 +507,17 @@ class ModelAnswer(BaseModel):
 class Health(BaseModel):
     """Alive, or ready."""
 
-    status: Literal["ok", "loading"]
+    status: Literal["ok", "loading", "draining"]
 
 
 def parse_request(body: bytes) -> InkRequest:
     """The JSON body of a request."""
     return _checked(InkRequest, body, "the body")
+
+
+def parse_live(body: bytes) -> LiveRequest:
+    """The same of ink that is being written."""
+    return _checked(LiveRequest, body, "the body")
 
 
 def parse_options(text: bytes) -> Options:

@@ -8,21 +8,21 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gryphone.errors import GryphoneError
 from gryphone.latex.mathml import to_mathml
-from gryphone.recognition.constraints import token_id
-from gryphone.recognition.page import PageResult, check_ask
+from gryphone.recognition.constraints import given_of
+from gryphone.recognition.page import PageResult, check_ask, read_page
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
+from gryphone.recognition.session import Look, check_live
 from gryphone.server.admission import Admission, Place
 from gryphone.server.calculators import Calculators
 from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
@@ -30,7 +30,7 @@ from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
 from gryphone.server.schemas import WRITTEN, Options, parse_compute, parse_convert
 from gryphone.server.settings import Settings
-from gryphone.server.submission import FORM, Submission, media_type, read_request, warm_up
+from gryphone.server.submission import FORM, Kind, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
 from gryphone.writers import TARGETS, write
 from gryphone.writers.compute import Calculator
@@ -55,7 +55,8 @@ class Service:
 
     def __init__(self, settings: Settings, recognizer: Recognizer | None = None) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.draining = False  # told to stop
+        self.metrics = Metrics(settings.worker)
         self.admission = Admission(settings)
         self.engine = Engine(settings, self.metrics, recognizer, lambda: self.admission.reading)
         # Uploads are read in processes, which can be killed; strokes are soon read.
@@ -88,23 +89,12 @@ class Service:
             raise Problem(503, "loading", "the model is being loaded; try again in 2 s", 2)
         return self.engine.recognizer
 
-    async def recognize(self, request: Request) -> bytes:
+    async def recognize(self, request: Request, kind: Kind = "formula") -> bytes:
         """The answer to one request, as JSON."""
         body = await self._receive(request)
         place = Place(self.admission, self._ahead())
         try:
-            submission, job = await self._start(body, None)
-            result = await self._answer(request, job)
-            return await self._render(submission, result)
-        finally:
-            place.close()
-
-    async def page(self, request: Request) -> bytes:
-        """All formulas of one request, as JSON."""
-        body = await self._receive(request)
-        place = Place(self.admission, self._ahead())
-        try:
-            submission, job = await self._start(body, None, page=True)
+            submission, job = await self._start(body, None, kind)
             result = await self._answer(request, job)
             return await self._render(submission, result)
         finally:
@@ -188,15 +178,20 @@ class Service:
         return self.engine.ahead(time.perf_counter())
 
     async def _start(
-        self, body: Body, events: asyncio.Queue[Event] | None, page: bool = False
+        self, body: Body, events: asyncio.Queue[Event] | None, kind: Kind = "formula"
     ) -> tuple[Submission, Job]:
         """Read the ink of a request and queue its question."""
-        submission = await self._read(body, page)
+        submission = await self._read(body, kind)
         ask = ask_of(self.recognizer, submission.options)
-        if page:
-            check_ask(ask)
         job = Job(submission.input, ask, body.began, body.began + self.settings.seconds)
-        job.cost, job.page = cost_of(submission.patches, ask), page
+        if kind == "page":
+            check_ask(ask)
+            job.read = read_page
+        elif (live := submission.live) is not None:
+            check_live(ask)
+            ask = ask if live.final else replace(ask, steps=2)  # what it costs
+            job.read = lambda recognizer, _, ask: live.read(Look(recognizer), ask)
+        job.cost = cost_of(submission.patches, ask)
         self.admission.check_time(self.engine.ahead(self.engine.turn_of(job)))
         if events is not None:
             put = _put_from_thread(events)
@@ -205,12 +200,12 @@ class Service:
         self.engine.submit(job)
         return submission, job
 
-    async def _read(self, body: Body, page: bool = False) -> Submission:
+    async def _read(self, body: Body, kind: Kind) -> Submission:
         quick = media_type(body.content_type) != FORM and len(body.data) <= QUICK
         pool = self.quick_workers if quick else self.readers
         self.admission.reading += 1
         canvas = self.recognizer.checkpoint.config.canvas
-        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas, page)
+        work = pool.submit(read_request, body.data, body.content_type, self.settings, canvas, kind)
         try:
             # No shield around it: what becomes of a reading that was given up is nobody's business,
             # and asyncio would log its error, in which names of files are.
@@ -252,19 +247,8 @@ class Service:
 
 def ask_of(recognizer: Recognizer, options: Options) -> Ask:
     """Options in the recogniser's own words."""
-    given = None
-    if options.given is not None:
-        streams = len(recognizer.tokenizer.vocabularies)
-        ids = []
-        for place, row in enumerate(options.given):
-            if len(row) != streams:
-                raise Problem(
-                    422, "bad_options", f"given.{place}: {len(row)} entries, {streams} are needed"
-                )
-            where = f"given.{place}"
-            ids.append([token_id(recognizer.tokenizer, s, t, where) for s, t in enumerate(row)])
-        rows = np.array(ids, dtype=np.int64)
-        given = Result("", (), 0.0, (), (), 0, 0.0, 0, ids=rows)
+    rows = options.given
+    given = None if rows is None else given_of(recognizer.tokenizer, rows)
     return options.ask(given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from gryphone.ink import Limits
 
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 _HOST = re.compile(r"[A-Za-z0-9._\-]+")
+MAY_BE_ZERO = ("port", "linger", "drain", "worker", "compute")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -28,7 +30,9 @@ class Settings:
     sides of the ink. patches: squares of the canvas that the ink touches; page: those of all lines
     of a page. scans: of a JPEG. compute: processes that compute with SymPy (0: nobody may ask),
     each with so many seconds for a question and so many megabytes. hosts: names that this server is
-    called by, beside localhost, `host` and IP addresses; * is any.
+    called by, beside localhost, `host` and IP addresses; * is any. workers: processes that share
+    the port, each with a model and with all limits; worker: which of them this is. drain: how long
+    a server that was told to stop still serves, but says that it is not ready.
     """
 
     host: str = "127.0.0.1"
@@ -60,17 +64,19 @@ class Settings:
     compute: int = 0
     compute_seconds: float = 5.0
     compute_megabytes: int = 512
+    workers: int = 1
+    worker: int | None = None
+    drain: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            free = field.name in ("port", "linger", "compute")
-            positive = isinstance(value, (int, float)) and not free
+            positive = isinstance(value, (int, float)) and field.name not in MAY_BE_ZERO
             if positive and not value > 0:
                 raise ConfigError(f"{field.name} is {value}; it must be above 0")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port is {self.port}; it must be between 0 (any free one) and 65535")
-        for name in ("linger", "compute"):
+        for name in ("linger", "drain", "compute"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be 0 or more")
         if self.api_key is not None and not (
@@ -93,6 +99,13 @@ class Settings:
                 raise ConfigError(
                     f"host {host!r} is no name; write it as notes.example.org, without a port"
                 )
+
+    @property
+    def cores(self) -> int:
+        """Threads that compute: `threads`, or this worker's share of the cores; 0 is all."""
+        if self.threads is None and self.workers > 1:
+            return max(1, (os.cpu_count() or 1) // self.workers)
+        return self.threads or 0
 
     @property
     def ink(self) -> Limits:

@@ -7,7 +7,7 @@ import re
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from python_multipart.exceptions import FormParserError
@@ -25,13 +25,15 @@ from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.recognition.drawing import patches_of
 from gryphone.recognition.page import Paper, check_lines, to_read
+from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
-from gryphone.server.schemas import Options, parse_options, parse_request
+from gryphone.server.schemas import Options, parse_live, parse_options, parse_request
 from gryphone.server.settings import Settings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Kind = Literal["formula", "page", "live"]
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
 SPARE = 10_000  # commas and tags that options and annotations may have beside the points
@@ -49,6 +51,7 @@ class Submission:
     size: tuple[int, int] | None = None
     sent: bool = False  # the client knows the strokes: they are its own
     patches: int = 0  # of the canvas that the ink touches: the model's work
+    live: Live | None = None  # ink that is being written
 
 
 @dataclass
@@ -73,10 +76,10 @@ def read_request(
     content_type: str,
     settings: Settings,
     canvas: Canvas | None = None,
-    page: bool = False,
+    kind: Kind = "formula",
 ) -> Submission:
     """The ink and the options of a request; with a canvas, what drawing it there costs."""
-    submission = _read_request(body, content_type, settings)
+    submission = (_read_live if kind == "live" else _read_request)(body, content_type, settings)
     deadline = submission.options.deadline_ms
     if deadline is not None and deadline > 1000 * settings.seconds:
         raise Problem(
@@ -88,7 +91,7 @@ def read_request(
     _check_path(submission.input.ink, settings)
     if canvas is None:
         return submission
-    if page:
+    if kind == "page":
         return replace(submission, patches=_page_patches(submission, settings, canvas))
     patches = patches_of(submission.input.ink.strokes, canvas)
     if patches > settings.patches:
@@ -111,6 +114,15 @@ def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) ->
             f"canvas, the limit is {settings.page}; send a part of the page"
         )
     return patches
+
+
+def _read_live(body: bytes, content_type: str, settings: Settings) -> Submission:
+    if media_type(content_type) != JSON:
+        raise Problem(415, "bad_type", f"ink that is being written comes as {JSON}")
+    _check_json(body, "ink", settings)
+    request = parse_live(body)
+    ink = read_strokes({"strokes": request.strokes}, name="ink", limits=settings.ink)
+    return Submission(Input(ink), request.options, sent=True, live=request.live(ink.strokes))
 
 
 def _read_request(body: bytes, content_type: str, settings: Settings) -> Submission:

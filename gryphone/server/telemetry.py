@@ -91,7 +91,9 @@ def _braces(names: Labels, values: Labels) -> str:
 class Metrics:
     """All that is counted. The event loop and the model's thread both write."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: int | None = None) -> None:
+        """`worker`: which of several processes behind one port this is, a label of all numbers."""
+        self.worker = worker
         self.lock = threading.Lock()
         self.requests = Counter(
             "gryphone_requests_total", "Requests by route and status.", ("route", "status")
@@ -131,7 +133,17 @@ class Metrics:
             parts: list[Counter | Histogram | Gauge]
             parts = [self.requests, self.latency, self.batches, self.model, self.inks]
             lines = [line for part in (*parts, *self.gauges) for line in part.lines()]
+        if self.worker is not None:
+            lines = [line if line[0] == "#" else _of_worker(line, self.worker) for line in lines]
         return "\n".join(lines) + "\n"
+
+
+def _of_worker(line: str, worker: int) -> str:
+    name, brace, rest = line.partition("{")
+    if brace:
+        return f'{name}{{worker="{worker}",{rest}'
+    name, _, value = line.partition(" ")
+    return f'{name}{{worker="{worker}"}} {value}'
 
 
 def give_back_memory() -> None:

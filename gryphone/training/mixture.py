@@ -14,15 +14,18 @@ import torch
 
 from gryphone.config import Precision
 from gryphone.data.align import Agreement
-from gryphone.data.packed import Packed
+from gryphone.data.packed import Packed, PackedFile
 from gryphone.data.raw_labels import RawTable, raw_tokenizer
 from gryphone.data.store import (
     InkStore,
     TrainingBatch,
     concatenate_batches,
     load_packed,
+    open_packed,
     pack_command,
+    too_long,
 )
+from gryphone.data.stream import InkStream
 from gryphone.errors import ConfigError, DataError
 from gryphone.synth.ink_source import SynthSource
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
@@ -54,6 +57,20 @@ class StoreSource:
 
 
 @dataclass(frozen=True)
+class StreamSource:
+    """Real ink that is not all in memory: each once an epoch, in the order of its stream."""
+
+    stream: InkStream
+    device: torch.device
+    step: int = 0
+    shard: int = 0
+
+    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
+        """The step's `count` inks."""
+        return self.stream.batch(self.step * count, count, self.shard).to(self.device)
+
+
+@dataclass(frozen=True)
 class Mixture:
     """Several sources in fixed shares of every batch, others in the run's last part."""
 
@@ -77,9 +94,21 @@ class Mixture:
             tuple(sources), batch_shares(weights, batch), batch_shares(last, batch), spelling
         )
 
-    def sample(self, generator: torch.Generator, *, finishing: bool = False) -> TrainingBatch:
+    @property
+    def inks(self) -> int:
+        """How many real ones there are."""
+        held = sum(len(s.store) for s in self.sources if isinstance(s, StoreSource))
+        return held + sum(len(s.stream) for s in self.sources if isinstance(s, StreamSource))
+
+    def sample(
+        self, generator: torch.Generator, *, finishing: bool = False, step: int = 0, shard: int = 0
+    ) -> TrainingBatch:
         """One micro-batch."""
-        pairs = zip(self.sources, self.finish if finishing else self.counts, strict=True)
+        sources = [
+            replace(s, step=step, shard=shard) if isinstance(s, StreamSource) else s
+            for s in self.sources
+        ]
+        pairs = zip(sources, self.finish if finishing else self.counts, strict=True)
         batch = concatenate_batches([s.sample(n, generator) for s, n in pairs if n])
         if self.spelling is None:
             return batch
@@ -158,12 +187,18 @@ def tokens_of(path: Path, convention: str) -> frozenset[str]:
 
 
 def select_samples(
-    packed: Packed, source: SourceConfig, report: Report, scheme: str = "sat"
+    packed: Packed,
+    source: SourceConfig,
+    report: Report,
+    scheme: str = "sat",
+    known: frozenset[str] | None = None,
 ) -> Packed:
-    """Leave out the samples that a source's settings exclude, and say how many."""
+    """Leave out the samples that a source's settings exclude, and say how many. `known` are its
+    `allowed_tokens`, for who has them already."""
     unwanted = set(source.without)
     keep = np.array([unwanted.isdisjoint(label.split(" ")) for label in packed.labels])
-    known = allowed_tokens(source, packed.convention)
+    if known is None:
+        known = allowed_tokens(source, packed.convention)
     if known is not None:
         keep &= np.array([known.issuperset(label.split(" ")) for label in packed.labels])
     if not source.contradicting:
@@ -194,14 +229,19 @@ def load_sources(
     inks: dict[int, Packed] = {
         i: select_samples(read_ink(s, *reads, report), s, report, config.scheme)
         for i, s in enumerate(config.sources)
-        if s.kind == "ink"
+        if s.kind == "ink" and not s.stream
     }
+    streams = {i: open_stream(s, config, report) for i, s in enumerate(config.sources) if s.stream}
     labels = [label.split(" ") for packed in inks.values() for label in packed.labels]
+    for file in (file for files in streams.values() for file in files):
+        labels += [label.split(" ") for label in (file.labels or {})["cover"]]
     tokenizer, written = tokenizers_of(config, labels, known)
     raw = RawTable.of(written, tokenizer, device) if config.scheme == "raw" else None
     sources: list[Source] = [
         StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
-        if s.kind == "ink"
+        if i in inks
+        else StreamSource(stream_of(s, streams[i], config, tokenizer), device)
+        if i in streams
         else synth_source(s, written, device, config.convention, config.model.length, raw)
         for i, s in enumerate(config.sources)
     ]
@@ -264,6 +304,41 @@ def read_ink(source: SourceConfig, convention: str, precision: Precision, report
     packed = load_packed(path, convention, precision)
     report(f"{path}: {len(packed)} inks")
     return packed
+
+
+def open_stream(source: SourceConfig, config: TrainConfig, report: Report) -> list[PackedFile]:
+    """The files of a source that is not to be read at once: one, or all of a folder."""
+    path, longest = Path(source.path), config.model.length
+    paths = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not paths or paths[0].suffix != ".parquet":
+        command, _ = pack_command(path, config.convention)
+        raise DataError(f"{path}: only packed stores can be streamed; run `{command}`")
+    files = [open_packed(p, config.convention, config.model.ink_precision) for p in paths]
+    for file in files:
+        if file.labels is None:
+            raise DataError(
+                f"{file.path}: was packed before stores could be streamed; pack it again, "
+                f"`gryphone data pack {file.path} --convention {config.convention} --out NEW`"
+            )
+        tokens = min(file.labels["longest"][config.scheme], source.max_tokens or math.inf)
+        if tokens >= longest:
+            raise too_long(f"{file.path}: a label has", int(tokens), longest)
+    inks = sum(sum(file.sizes) for file in files)
+    report(f"{path}: {inks} inks, {source.stream} of them in memory at a time")
+    return files
+
+
+def stream_of(
+    source: SourceConfig, files: list[PackedFile], config: TrainConfig, tokenizer: Tokenizer
+) -> InkStream:
+    """The stream of a source's inks, without those that its settings exclude."""
+    known = allowed_tokens(source, config.convention)
+
+    def prepare(packed: Packed) -> InkStore:
+        kept = select_samples(packed, source, lambda line: None, config.scheme, known)
+        return InkStore.of(kept, tokenizer, config.model.length, torch.device("cpu"))
+
+    return InkStream(files, source.stream, prepare, seed=config.seed, shards=config.shards)
 
 
 def synth_source(

@@ -50,6 +50,7 @@ class SourceConfig:
     contradicting: bool = True  # ink: keep samples whose segmentation contradicts their label
     without: tuple[str, ...] = ()  # ink: leave out samples whose label has one of these tokens
     max_tokens: int | None = None  # ink: leave out samples whose label is longer (see model.length)
+    stream: int = 0  # ink: hold so many inks at a time, and read the others when it is their turn
 
     def __post_init__(self) -> None:
         if self.kind not in ("ink", "synth"):
@@ -61,6 +62,11 @@ class SourceConfig:
                 raise ConfigError(
                     f"source {self.path} has the share {share}; it must be 0 (left out) or more"
                 )
+        if self.stream < 0 or (self.stream and self.kind != "ink"):
+            raise ConfigError(
+                f"source {self.path} of kind {self.kind!r} has stream {self.stream}; it must be 0 "
+                "(all in memory), or for 'ink' the number of inks to hold"
+            )
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigError(
                 f"source {self.path} has max_tokens {self.max_tokens}; it must be 1 or more"

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -155,6 +156,7 @@ class Training:
             self.run.rewind(self.step)
         if config.compile and device.type == "cuda":
             self.report(quicken(model))
+        self._agree()
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         millions = sum(p.numel() for p in model.parameters()) / 1e6
         self.report(
@@ -186,6 +188,16 @@ class Training:
         elif init is not None or self.config.dino:
             initialise(model, self.config, self.tokenizer, init)  # type: ignore[arg-type]
             self.ema.module.load_state_dict(model.state_dict())
+
+    def _agree(self) -> None:
+        """Stop where the processes would train different runs: nodes may see different files."""
+        read = f"step {self.step}, {size_of(self.tokenizer)}, {self.mixture.inks} inks"
+        seen = gather_object([read])
+        if len(set(seen)) > 1:
+            raise DataError(
+                f"the processes found different files: {'; '.join(dict.fromkeys(seen))}; all nodes "
+                f"need the same data, and one shared folder as out ({self.config.out})"
+            )
 
     @property
     def averaged(self) -> GryphOne:
@@ -224,7 +236,10 @@ class Training:
         for shard in shards:
             generator = seeded(config.seed, self.step, shard, accelerator.device)
             with aside(accelerator.device):
-                batch = self.mixture.sample(generator, finishing=progress >= 1 - config.finish)
+                finishing = progress >= 1 - config.finish
+                batch = self.mixture.sample(
+                    generator, finishing=finishing, step=self.step, shard=shard
+                )
             batch = handed_on(batch)
             loss, self.parts = self.objective(self.model, config, batch, self.sizes, generator)
             accelerator.backward(loss / len(shards))

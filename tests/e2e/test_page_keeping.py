@@ -15,12 +15,11 @@ if not NEEDED:  # in CI its absence is an error
 
 from PIL import Image
 from playwright.sync_api import expect
-from writing import EXAMPLES, Desk
+from writing import ASKED, EXAMPLES, Desk, example
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-STREAM = "**/v1/recognize/stream"
 BETA = r"a+\beta=c"
 
 
@@ -48,13 +47,16 @@ def test_a_correction_belongs_to_its_ink(desk: Desk) -> None:
     desk.page.reload()
     desk.shows(BETA)
     expect(desk.find(".chip.locked")).to_have_count(1)
-    # A stray dot is other ink; without it everything is as it was.
-    box = desk.find("#pad").bounding_box()
-    assert box is not None
-    desk.write([[(box["x"] + 30, box["y"] + 30)] * 2])
+    # Writing on leaves it alone; erasing its ink does not.
+    desk.find(".chip").last.click()
+    desk.press("Delete")
+    desk.shows(r"a+\beta=")
+    expect(desk.find(".chip.locked")).to_have_count(1)
+    desk.find(".chip.locked").click()
+    desk.press("Delete")
     expect(desk.find(".chip.locked")).to_have_count(0)
     desk.settle()
-    desk.press("Control+z")
+    desk.press("Control+z", "Control+z")
     desk.shows(BETA)
     assert len(desk.ink()) == ink
     desk.press("x")
@@ -79,7 +81,7 @@ def test_a_second_tab_does_not_write_into_the_first_ones_entry(desk: Desk) -> No
 def test_what_is_not_read_is_not_copied(desk: Desk) -> None:
     desk.open_example("02-sum")
     desk.page.evaluate("() => navigator.clipboard.writeText('before')")
-    desk.page.route(STREAM, lambda route: None)  # the server takes its time
+    desk.page.route(ASKED, lambda route: None)  # the server takes its time
     desk.press("Control+z", "Control+Shift+z")
     box = desk.find("#pad").bounding_box()
     assert box is not None
@@ -102,7 +104,7 @@ def test_the_keyboard_keeps_its_place(desk: Desk) -> None:
     desk.press("Enter")
     desk.shows("a+b=c")
     expect(desk.find(".chosen .lock")).to_be_focused()
-    desk.find("#inspector").get_by_text("Close").focus()
+    desk.find("#inspector").get_by_role("button", name="Close").focus()
     desk.press("Enter")
     expect(desk.find(".chip").nth(2)).to_be_focused()
     desk.find("#clear").focus()
@@ -197,15 +199,79 @@ def test_a_gif_is_read_and_a_drawing_is_refused(desk: Desk) -> None:
 
 def test_a_server_that_hangs_is_named(desk: Desk) -> None:
     desk.page.clock.install()
-    desk.page.route(STREAM, lambda route: None)
+    desk.page.route(ASKED, lambda route: None)
     desk.page.set_input_files("#file", EXAMPLES / "ink" / "02-sum.inkml")
     desk.page.clock.run_for(13_000)
     expect(desk.find("#notice-text")).to_have_text(
         "The server has not answered yet. Your ink is kept."
     )
-    desk.page.unroute(STREAM)
+    desk.page.unroute(ASKED)
     desk.find("#notice-retry").dispatch_event("click")  # the page may have tried again by itself
     desk.page.clock.run_for(1_000)
     desk.page.clock.resume()
     desk.shows("a+b=c")
     expect(desk.find("#notice")).to_be_hidden()
+
+
+def test_undo_and_redo_know_locks(desk: Desk) -> None:
+    correct(desk)
+    ink = len(desk.ink())
+    desk.press("Escape", "Control+z")
+    desk.shows("a+b=c")
+    expect(desk.find(".chip.locked")).to_have_count(0)
+    assert len(desk.ink()) == ink
+    desk.press("Control+Shift+z")
+    desk.shows(BETA)
+    expect(desk.find(".chip.locked")).to_have_count(1)
+
+
+def test_the_history_beside_the_paper(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    desk.open_example("01-power")
+    rows = desk.find("#recent li")
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator(".thumbnail path").get_attribute("d").count("M") == len(
+        example("02-sum")
+    )
+    rows.nth(1).get_by_role("button", name="Copy").click()
+    expect(desk.find("#toast")).to_have_text("LaTeX copied")
+    assert desk.page.evaluate("() => navigator.clipboard.readText()") == "a+b=c"
+    # The keys of any other page copy what is read; what is selected is copied as ever.
+    desk.press("Control+c")
+    desk.wait_for("navigator.clipboard.readText().then((text) => text === 'x^{2}')")
+    desk.page.evaluate("() => getSelection().selectAllChildren(document.querySelector('.tagline'))")
+    desk.press("Control+c")
+    desk.wait_for("navigator.clipboard.readText().then((text) => text.startsWith('Write a'))")
+    rows.nth(1).locator(".again").click()
+    desk.shows("a+b=c")
+
+
+@pytest.mark.parametrize("broken", ["{", '{"a":1}', '[{"id":"1"},null]'])
+def test_what_is_damaged_is_put_aside(desk: Desk, broken: str) -> None:
+    desk.open_example("02-sum")
+    desk.page.evaluate(
+        """(broken) => {
+          const kept = JSON.parse(localStorage.getItem("gryphone.history"));
+          const list = broken.startsWith("[") ? [...JSON.parse(broken), ...kept] : null;
+          localStorage.setItem("gryphone.history", list ? JSON.stringify(list) : broken);
+          const draft = '{"strokes": [{"points": [[1, null]]}]}';
+          sessionStorage.setItem("gryphone.draft", draft);
+        }""",
+        broken,
+    )
+    desk.page.reload()
+    expect(desk.find("#notice-text")).to_contain_text(
+        "put aside (gryphone.history.damaged, gryphone.draft.damaged)"
+    )
+    aside = desk.page.evaluate("() => localStorage.getItem('gryphone.history.damaged')")
+    assert broken.strip("[]") in aside
+    sound = ["a+b=c"] if broken.startswith("[") else []
+    assert desk.past() == sound
+    desk.open_example("01-power")
+    assert desk.past() == ["x^{2}", *sound]
+
+
+def test_the_example(desk: Desk) -> None:
+    desk.find("#example").click()
+    desk.shows(r"x=\frac{-b+\sqrt{b^{2}-4ac}}{2a}")
+    expect(desk.find("#example")).to_be_hidden()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
 import shutil
 import threading
 import urllib.request
@@ -23,7 +25,7 @@ from writing import EXAMPLES, Desk, example
 
 import gryphone
 from gryphone.checkpoint import WEIGHTS
-from gryphone.page.folder import write_page
+from gryphone.page.folder import freeze, sizes_of, write_page
 from gryphone.page.parts import ONNXRUNTIME
 from gryphone.writers import TARGETS, write
 
@@ -50,8 +52,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except OSError as error:
         pytest.skip(f"npm's registry cannot be reached: {error}")
     out = tmp_path_factory.mktemp("page") / "site"
-    write_page(out, WEIGHTS)
+
+    def keep_numpy(engine: Path) -> None:
+        (wheel,) = engine.glob("pyodide/numpy-*.whl")
+        shutil.copy(wheel, out.parent)
+        freeze(engine)
+
+    write_page(out, WEIGHTS, freeze=keep_numpy)
     return out
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as if it had been written without Node.js: no snapshot, but numpy's wheel."""
+    site = tmp_path_factory.mktemp("plain") / "site"
+    shutil.copytree(folder, site)
+    engine = site / "engine"
+    (engine / "pyodide" / "snapshot.bin.gz").unlink(missing_ok=True)
+    for wheel in folder.parent.glob("numpy-*.whl"):
+        shutil.copy(wheel, engine / "pyodide")
+    (engine / "files.json").write_text(json.dumps(sizes_of(engine)))
+    return site
 
 
 @pytest.fixture
@@ -125,7 +146,7 @@ def test_a_new_version_is_offered_and_used(browser: Browser, folder: Path, tmp_p
         engine, update = desk.find("#engine"), desk.find("#update")
         expect(engine).to_have_attribute("data-offline", "ready", timeout=LOADING)
         expect(update).to_be_hidden()
-        write_page(site, WEIGHTS, fetch_again)
+        write_page(site, WEIGHTS, fetch_again, lambda engine: None)
         desk.page.reload()
         expect(update).to_contain_text("A new version is there", timeout=LOADING)
         desk.find("#update-use").click()
@@ -137,20 +158,32 @@ def test_a_new_version_is_offered_and_used(browser: Browser, folder: Path, tmp_p
     desk.context.close()
 
 
-def test_the_engine_answers_as_python_does(browser: Browser, host: ThreadingHTTPServer) -> None:
+@pytest.mark.parametrize("kind", ["folder", "plain"])
+def test_the_engine_answers_as_python_does(
+    browser: Browser, kind: str, request: pytest.FixtureRequest
+) -> None:
+    with hosted(request.getfixturevalue(kind)) as host:
+        compare(browser, f"http://127.0.0.1:{host.server_port}/engine/engine.d.ts")
+
+
+def compare(browser: Browser, address: str) -> None:
+    """Ask the engine and Python alike."""
     # Without the page's policy, under which no test may evaluate anything.
     context = browser.new_context(bypass_csp=True)
     page = context.new_page()
-    page.goto(f"http://127.0.0.1:{host.server_port}/engine/engine.d.ts")
+    page.goto(address)
     page.set_default_timeout(LOADING)
     recognizer = gryphone.load()
     asked = [
         ("02-sum", {"lock": {"0": "b"}}),
         ("04-indices", {"steps": 3, "n_best": 2}),
         ("03-half", {"hint": r"\frac{?}{...}"}),
+        ("03-half", {"given": "before", "remask": [1]}),
         ("01-power", {"steps": "many"}),
     ]
+    found, mine = {}, None
     for name, options in asked:
+        given = options.pop("given", None)
         strokes = [list(map(list, stroke)) for stroke in example(name, every=1)]
         found = page.evaluate(
             """async ([strokes, options]) => {
@@ -163,12 +196,14 @@ def test_the_engine_answers_as_python_does(browser: Browser, host: ThreadingHTTP
                     return { error: error.message };
                 }
             }""",
-            [strokes, options],
+            [strokes, options | ({"given": found} if given else {})],
         )
         ours = {k: v for k, v in options.items() if k != "lock"}
         ours["lock"] = {int(k): v for k, v in options.get("lock", {}).items()}
+        ours |= {"given": mine} if given else {}
         try:
-            wanted = recognizer.recognize(strokes, **ours).to_full_dict()
+            mine = recognizer.recognize(strokes, **ours)
+            wanted = mine.to_full_dict()
         except gryphone.GryphoneError as error:
             assert found == {"error": str(error)}
             continue
@@ -179,3 +214,22 @@ def test_the_engine_answers_as_python_does(browser: Browser, host: ThreadingHTTP
             assert one["strokes"] == other["strokes"]
             assert one["confidence"] == pytest.approx(other["confidence"], abs=0.02)
     context.close()
+
+
+def test_the_example_of_the_docs_works_as_written(
+    browser: Browser, folder: Path, tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
+    example = re.search("```html\n(.+?)```", text, re.DOTALL)
+    assert example
+    (tmp_path / "index.html").write_text(example[1])
+    shutil.copytree(folder / "engine", tmp_path / "engine")
+    with hosted(tmp_path) as host:
+        page = browser.new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        latex = gryphone.load().recognize([[[10, 30], [50, 30]], [[30, 10], [30, 50]]]).latex
+        with page.expect_console_message(lambda m: m.text.startswith(latex), timeout=LOADING):
+            page.goto(f"http://127.0.0.1:{host.server_port}/")
+        page.close()
+    assert "100 %" in said and f"1 {latex}" in said

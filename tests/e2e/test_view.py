@@ -15,7 +15,7 @@ if not NEEDED:  # in CI its absence is an error
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-from writing import EXAMPLES, Desk
+from writing import EXAMPLES, Desk, example
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -229,3 +229,57 @@ def test_the_tool_in_use_shows_in_forced_colours(window: Callable[..., Desk]) ->
     desk.press("e")
     desk.page.wait_for_function("() => document.getAnimations().length === 0")
     assert colour("eraser") != colour("hand") == colour("pen")
+
+
+def doubted(desk: Desk, *confidence: float) -> None:
+    """Open a+b=c, read with these confidences of its symbols and 82 % in all."""
+
+    asked = {"strokes": example("02-sum"), "options": {"ink": True}}
+    data = desk.page.request.post(f"{desk.page.url}v1/page", data=asked).json()
+    (formula,) = data["formulas"]
+    formula["confidence"] = 0.82
+    for symbol, sure in zip(formula["symbols"], confidence, strict=True):
+        symbol["confidence"] = sure
+    desk.page.route("**/v1/page", lambda route: route.fulfill(json=data))
+    desk.open_example("02-sum")
+
+
+def test_sure_in_all_is_explained_where_nothing_is_tinted(window: Callable[..., Desk]) -> None:
+    desk = window(1280, 800)
+    doubted(desk, 0.95, 0.99, 0.93, 0.99, 0.96)
+    expect(desk.find(".box.doubt")).to_have_count(0)
+    expect(desk.find("#inspector")).to_contain_text(
+        "82 % is the chance that the whole formula is right."
+    )
+    expect(desk.find("#inspector")).to_contain_text("The least sure is b, 93 %.")
+
+
+def test_doubt_shows_in_forced_colours(window: Callable[..., Desk]) -> None:
+    desk = window(1280, 800, forced_colors="active")
+    doubted(desk, 0.95, 0.99, 0.4, 0.99, 0.96)
+    for selector in (".box.doubt", ".chip.doubt"):
+        (style,) = desk.page.eval_on_selector_all(
+            selector, "(found) => found.map((e) => getComputedStyle(e).borderBottomStyle)"
+        )
+        assert style in ("dotted", "dashed")
+
+
+def test_a_small_phone(window: Callable[..., Desk]) -> None:
+    desk = window(360, 640, **TOUCH)
+    desk.find("#example").tap()
+    desk.settle()
+    small = """() => [...document.querySelectorAll("button, select, input")]
+      .filter((e) => e.id !== "file" && e.checkVisibility({ visibilityProperty: true }))
+      .map((e) => [e.id || e.title || e.textContent, e.getBoundingClientRect()])
+      .filter(([, { width, height }]) => width < 44 || height < 44)
+      .map(([name]) => name)"""
+    assert desk.page.evaluate(small) == []
+    # The last symbol's ink, which lay lowest, stands above the sheet.
+    desk.find(".chip").last.tap()
+    sheet, pad = place(desk, "#inspector"), place(desk, "#pad")
+    assert sheet[1] - pad[1] > 120
+    scale, _, y = desk.view()
+    stroke = desk.ink()[-1]
+    assert pad[1] + y + scale * max(point[1] for point in stroke) < sheet[1]
+    assert pad[1] + y + scale * min(point[1] for point in stroke) > pad[1]
+    assert desk.page.evaluate(small) == []

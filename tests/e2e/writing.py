@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,8 @@ from playwright.sync_api import (
 from gryphone.reading.inkml import read_inkml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ASKED = re.compile(r"/v1/(live|page|recognize/stream)$")  # whatever the page has read
+STREAM = "**/v1/recognize/stream"
 PATIENCE = 30_000  # milliseconds; the machine may be busy
 expect.set_options(timeout=PATIENCE)
 
@@ -131,6 +134,12 @@ class Desk:
             return []
         script = "(text) => JSON.parse(text).strokes.map((stroke) => stroke.points)"
         return list(self.page.evaluate(script, found))
+
+    def view(self) -> tuple[float, float, float]:
+        """Scale and origin of the paper."""
+        script = "(name) => parseFloat(document.getElementById('pad').style.getPropertyValue(name))"
+        grid, x, y = (self.page.evaluate(script, f"--grid{axis}") for axis in ("", "-x", "-y"))
+        return grid / 28, x, y
 
     def past(self) -> list[str]:
         """The LaTeX of the history, the newest first."""

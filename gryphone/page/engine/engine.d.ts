@@ -46,6 +46,47 @@ export interface Answer {
   ink?: { strokes: [number, number][][] };
 }
 
+/** A page: its formulas in reading order, and what is none. */
+export interface PageAnswer {
+  /** The one formula, or all of them aligned. */
+  latex: string;
+  aligned: string;
+  /** Their symbols' strokes are the page's. */
+  formulas: (Answer & { box: [number, number, number, number]; strokes: number[] })[];
+  /** "text", "number" or "crossed out". */
+  asides: { kind: string; box: [number, number, number, number]; strokes: number[]; guess: string }[];
+  seconds: number;
+  warnings: string[];
+  ink?: { strokes: [number, number][][] };
+}
+
+/** A symbol of the answer before; its strokes as indices into those that are given now, -1: gone. */
+export interface Known {
+  symbol: string;
+  modifier: string;
+  strokes: number[];
+  /** The user chose it. */
+  locked?: boolean;
+}
+
+/** What ink says while it is written; an empty formula where all of it was erased. */
+export interface LiveAnswer extends Answer {
+  /** Positions that are as they were known before. */
+  kept: number[];
+  /** Strokes that a gesture took away, the gesture among them where it is no ink. */
+  erased: number[];
+  gestures: ("scratched" | "overwritten")[];
+  final: boolean;
+}
+
+export interface LiveOptions extends Pick<Options, "alternatives" | "seed" | "signal"> {
+  known?: Known[];
+  /** Whether a stroke that nothing is known of may erase others; true by default. */
+  gestures?: boolean;
+  /** The pen rests: read it as `recognize` does. */
+  final?: boolean;
+}
+
 /** The options of the Python package's `recognize`, of which these are the most used. */
 export interface Options {
   /** Refinement steps, 1 to 1000; "auto", the default, takes as many as are needed. */
@@ -59,7 +100,10 @@ export interface Options {
   lock?: Record<number, string | [string, string]>;
   /** LaTeX with holes: `?` is one symbol, `...` any run. */
   hint?: string;
+  /** Positions of `given` (without it, of a first answer) to solve again, while the rest stays. */
   remask?: number[];
+  /** An earlier answer about the same ink; what is not in `remask` or `lock` is kept. */
+  given?: Pick<Answer, "symbols">;
   /** The only symbols to use. */
   allowed?: string | string[];
   alternatives?: number;
@@ -92,8 +136,14 @@ export class EngineError extends Error {}
 /** Load the engine, about 60 MB, once; `onProgress` is told the part that has come, 0 to 1. */
 export function load(options?: { onProgress?: (part: number) => void }): Promise<About>;
 
+/** Follow ink that is being written: all its strokes, the newest last. */
+export function follow(strokes: ReadonlyArray<Stroke>, options?: LiveOptions): Promise<LiveAnswer>;
+
 /** Read strokes, or a file: a photo, InkML, or strokes as JSON. Loads the engine if need be. */
 export function recognize(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<Answer>;
 
 /** Write LaTeX in another notation, one of the engine's `targets`. */
 export function convert(latex: string, format: string): Promise<string>;
+
+/** Find and read all formulas; without the options about one: `lock`, `hint`, `remask`, `deadline_ms`. */
+export function recognizePage(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<PageAnswer>;

@@ -9,11 +9,9 @@ export class Ort {
   #wasm;
   #data = new Map(); // tensor -> its bytes, of those that were made here
 
-  static async start(threads) {
-    const ort = new Ort();
-    ort.#wasm = await start({ numThreads: threads });
-    ort.#check(ort.#wasm._OrtInit(threads, 3));
-    return ort;
+  async start(threads) {
+    this.#wasm = await start({ numThreads: threads });
+    this.#check(this.#wasm._OrtInit(threads, 3));
   }
 
   /** A graph, ready to run: its handle. Nothing is optimised: the graphs are as they should be. */

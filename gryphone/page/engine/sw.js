@@ -4,14 +4,25 @@ const VERSION = "VERSION";
 const FILES = { FILES: 0 }; // path -> digest
 const NAME = `gryphone-${VERSION}`;
 const LIST = "gryphone-files"; // the digests of a cache, kept in it
-const LARGE = /^engine\//; // loaded by the page itself the first time, with a progress bar
 const ISOLATED = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 
-const address = (path) => new URL(path, registration.scope).href;
+const PACKED = ".gz"; // what lies so on the host is kept unpacked: compiled code is kept with it
+
+/** The address of a file of the list, as the page knows it. */
+const address = (path) => new URL(path.replace(/\.gz$/, ""), registration.scope).href;
+
+async function fetched(path) {
+  const response = await fetch(new URL(path, registration.scope), { cache: "no-cache" });
+  if (!response.ok) throw new Error(`${path}: ${response.status}`);
+  if (!path.endsWith(PACKED)) return isolated(response);
+  const type = path.endsWith(".wasm.gz") ? "application/wasm" : "application/octet-stream";
+  const stream = response.body.pipeThrough(new DecompressionStream("gzip"));
+  return isolated(new Response(stream, { headers: { "Content-Type": type } }));
+}
 
 /** The cache of an earlier version, and what is in it. */
 async function earlier() {
@@ -26,17 +37,14 @@ async function earlier() {
 
 async function install() {
   const [cache, old] = [await caches.open(NAME), await earlier()];
+  await cache.put(address(LIST), new Response(JSON.stringify(FILES)));
+  if (!old) return skipWaiting(); // nobody uses another version, and the page waits
   await Promise.all(
     Object.entries(FILES).map(async ([path, digest]) => {
-      if (!old && LARGE.test(path)) return;
-      const same = old?.digests[path] === digest && (await old.cache.match(address(path)));
-      const response = same || (await fetch(address(path), { cache: "no-cache" }));
-      if (!response.ok) throw new Error(`${path}: ${response.status}`);
-      await cache.put(address(path), isolated(response));
+      const same = old.digests[path] === digest && (await old.cache.match(address(path)));
+      await cache.put(address(path), same || (await fetched(path)));
     }),
   );
-  await cache.put(address(LIST), new Response(JSON.stringify(FILES)));
-  if (!old) await skipWaiting(); // nobody uses another version
 }
 
 async function activate() {
@@ -56,12 +64,13 @@ async function answer(request) {
   const url = new URL(request.url);
   url.search = url.hash = "";
   const path = url.href.slice(registration.scope.length) || "index.html";
-  if (!Object.hasOwn(FILES, path)) return fetch(request);
+  const listed = [path, path + PACKED].find((name) => Object.hasOwn(FILES, name));
+  if (!listed) return fetch(request);
   const cache = await caches.open(NAME);
   const known = await cache.match(address(path));
   if (known) return known;
-  const response = isolated(await fetch(address(path)));
-  if (response.ok) keeping = Promise.all([keeping, cache.put(address(path), response.clone())]);
+  const response = await fetched(listed);
+  keeping = Promise.all([keeping, cache.put(address(path), response.clone())]);
   return response;
 }
 
@@ -73,9 +82,7 @@ async function complete() {
   const cache = await caches.open(NAME);
   for (const path of Object.keys(FILES)) {
     if (await cache.match(address(path))) continue;
-    const response = await fetch(address(path));
-    if (!response.ok) return false;
-    await cache.put(address(path), isolated(response));
+    await cache.put(address(path), await fetched(path));
   }
   return true;
 }

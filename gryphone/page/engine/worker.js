@@ -1,10 +1,11 @@
 // Where the engine computes: Python (Pyodide) with the recogniser's own modules, and ONNX Runtime.
 
 import { Ort } from "./ort.js";
-import { loadPyodide } from "./pyodide/pyodide.mjs";
+import { addModules, MODULES, PACKAGES, thawed, withLibraries } from "./python.js";
 
 const here = new URL(".", import.meta.url);
-const MODULES = "/modules";
+const SNAPSHOT = "pyodide/snapshot.bin";
+const PACKED = ".gz";
 const PLUS = "[[[0, 5], [10, 5]], [[5, 0], [5, 10]]]";
 
 /** Fetch as ever, and say how much has come of how much. */
@@ -21,9 +22,14 @@ function countBytes(sizes) {
   };
   self.fetch = async (address, ...options) => {
     const response = await plain(address, ...options);
-    // Of its own responses alone does a browser keep WebAssembly compiled.
-    if (/\.wasm$/.test(response.url)) add(sizes[response.url.slice(here.href.length)] ?? 0);
-    else if (response.ok && response.body) {
+    const name = response.url.slice(here.href.length);
+    // Of its own responses alone does a browser keep WebAssembly compiled: those of the service
+    // worker, which has unpacked it. Without one it is done here.
+    if (name + PACKED in sizes) {
+      add(sizes[name + PACKED]);
+      return response.ok ? response : unpacked(await plain(response.url + PACKED), name);
+    }
+    if (response.ok && response.body) {
       const counter = new TransformStream({
         transform(chunk, out) {
           add(chunk.length);
@@ -38,6 +44,13 @@ function countBytes(sizes) {
   return () => (self.fetch = plain);
 }
 
+function unpacked(response, name) {
+  if (!response.ok) return response;
+  const type = name.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+  const stream = response.body.pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream, { headers: { "Content-Type": type } });
+}
+
 async function bytes(name) {
   const response = await fetch(new URL(name, here));
   if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
@@ -46,33 +59,54 @@ async function bytes(name) {
 
 async function start() {
   const sizes = JSON.parse(new TextDecoder().decode(await bytes("files.json")));
-  const needed = Object.entries(sizes).filter(([name]) => !/pillow|LICENCES|\.d\.ts$/.test(name));
+  const isFrozen = SNAPSHOT + PACKED in sizes;
+  const later = isFrozen ? /pillow|LICENCES|\.d\.ts$|\.zip$/ : /pillow|LICENCES|\.d\.ts$/;
+  const needed = Object.entries(sizes).filter(([name]) => !later.test(name));
   const done = countBytes(Object.fromEntries(needed));
   const threads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency || 1) : 1;
-  const [python, ort, modules, about, encoder, decoder] = await Promise.all([
-    loadPyodide({ indexURL: new URL("pyodide/", here).href, packages: ["numpy"] }),
-    Ort.start(threads),
-    bytes("python.zip"),
+  const ort = new Ort();
+  const ready = ort.start(threads);
+  const session = async (name) => {
+    const graph = await bytes(`model/${name}.onnx`);
+    await ready;
+    return ort.session(graph);
+  };
+  const options = { indexURL: new URL("pyodide/", here).href };
+  const [python, about, encoder, decoder] = await Promise.all([
+    isFrozen
+      ? thawed(bytes(SNAPSHOT), ort, options)
+      : withLibraries([], { ...options, packages: ["numpy"] }),
     bytes("model/model.json"),
-    bytes("model/encoder.onnx"),
-    bytes("model/decoder.onnx"),
+    session("encoder"),
+    session("decoder"),
   ]);
+  const unpack = async (name, extractDir) => {
+    python.unpackArchive(await bytes(name), "zip", { extractDir });
+  };
+  if (!isFrozen) {
+    await unpack("python.zip", MODULES);
+    addModules(python, ort);
+  }
   done();
-  python.unpackArchive(modules, "zip", { extractDir: MODULES });
-  python.registerJsModule("gryphone_ort", ort);
-  python.runPython(`import sys; sys.path.insert(0, "${MODULES}")`);
+  // A snapshot has imported what ink needs; the files of other modules come behind it, once.
+  let come = isFrozen ? null : Promise.resolve();
+  const files = () =>
+    (come ??= Promise.all([unpack("python.zip", MODULES), unpack("pyodide/numpy.zip", PACKAGES)]));
   const { Local } = python.pyimport("gryphone.page.local");
   const local = Local(new TextDecoder().decode(about), encoder, decoder);
-  return { python, local, about: { ...JSON.parse(local.about()), threads } };
+  return { python, local, about: { ...JSON.parse(local.about()), threads }, files };
 }
 
 const started = start();
 let asked = false;
 started.then(
-  ({ local, about }) => {
+  ({ local, about, files }) => {
     postMessage({ about });
     // While the first formula is being written: what is imported and compiled by being used.
-    setTimeout(() => asked || local.recognize(PLUS, "plus", "{}", () => false), 100);
+    setTimeout(() => {
+      if (!asked) local.recognize(PLUS, "plus", "{}", () => false);
+      files().catch(console.error);
+    }, 500);
   },
   (error) => postMessage({ broken: error.message }),
 );
@@ -80,14 +114,18 @@ started.then(
 self.onmessage = async ({ data: { id, strokes, file, options, stop, latex, format } }) => {
   asked = true;
   try {
-    const { python, local } = await started;
-    if (format) return postMessage({ id, answer: JSON.parse(local.convert(latex, format)) });
+    const { python, local, files } = await started;
+    if (format) {
+      await files();
+      return postMessage({ id, answer: JSON.parse(local.convert(latex, format)) });
+    }
     const emit = (step) => {
       postMessage({ id, step: JSON.parse(step) });
       return stop !== null && Atomics.load(stop, 0) === id;
     };
     let source = JSON.stringify(strokes);
     if (file) {
+      await files();
       await python.loadPackage("pillow", { messageCallback: () => {} }); // if it is not there yet
       source = python.globals.get("bytes")(python.toPy(await file.arrayBuffer()));
     }

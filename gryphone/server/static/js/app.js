@@ -1,17 +1,22 @@
 // The page: what happens to its elements goes to the session, and what the session says is shown.
 
 import { Computing } from "./computing.js";
-import { askKey, installControls } from "./controls.js";
+import { askKey, installControls, keyIsWrong } from "./controls.js";
 import { $, h, percent, toast } from "./dom.js";
 import { loadDraft } from "./draft.js";
 import { completeOffline, isLocal, keepOffline, model } from "./engine.js";
 import { kindOf, learnFormats, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
+import { FORMS, laidOut } from "./lines.js";
 import { Pad } from "./pad.js";
 import { Player } from "./player.js";
 import { Reader } from "./reader.js";
+import { installScrollbars } from "./scrollbars.js";
 import { Session } from "./session.js";
+import { damaged, recall, remember } from "./storage.js";
 import { spoken, SymbolPanel } from "./symbols.js";
+
+const FORM = "gryphone.form";
 
 const session = new Session();
 const { drawing } = session;
@@ -19,121 +24,168 @@ const pad = new Pad($("pad"), drawing);
 const formula = new FormulaView($("formula"));
 const panel = new SymbolPanel();
 const computing = new Computing();
-const reader = new Reader(() => session.question(Number($("steps").value) || "auto"));
-const player = new Player(showStep, showResult);
+const reader = new Reader(() => {
+  const question = session.question(Number($("steps").value) || "auto");
+  // While the pen is down, lines can wait.
+  return question?.rest && pad.busy ? { ...question, rest: 200 } : question;
+});
+const player = new Player(showStep, showAnswer);
+let keyTimer = 0;
+let slowly = false; // the reading under way is a replay
 
 // Asking
 
 function ask(pause) {
-  player.stop();
   if (drawing.empty && !session.incoming) {
     reader.stop();
     forget();
     return;
   }
   setState("waiting");
-  reader.read(pause);
+  reader.wake(pause);
+}
+
+function askAgain(pause) {
+  reader.stop();
+  ask(pause);
 }
 
 reader.addEventListener("begin", () => {
   setState("reading");
-  $("status").textContent = "Reading…";
+  if (!session.current) $("status").textContent = "Reading…";
 });
-reader.addEventListener("step", ({ detail }) => player.step(detail.data));
+reader.addEventListener("step", ({ detail }) => {
+  if (!session.isAbout(detail.question)) return;
+  player.step(session.watch(detail, slowly), slowly ? "slow" : session.isLive ? "live" : "once");
+});
 reader.addEventListener("result", ({ detail }) => {
   hideNotice("reading");
-  const answer = session.receive(detail);
-  if (answer.refused) {
-    refuseLock(`No well-formed formula has ${answer.refused} there.`);
+  if (!session.isAbout(detail.question)) return;
+  const news = detail.question.live ? session.news(detail) : null;
+  const { refused, gesture } = session.receive(detail);
+  if (refused) {
+    refuseLock(`No well-formed formula has ${refused} there.`);
     return;
   }
+  if (gesture) toast(gesture === "scratched" ? "Scratched out; undo brings it back" : "Written over; undo brings it back");
+  else if (news) player.step(news, "live");
   if (detail.question.opened) pad.fit();
-  else if (detail.question.photo) showTools();
-  player.result(answer);
+  showTools();
+  player.end();
   if (!panel.vocabulary.length) loadModel();
 });
+reader.addEventListener("idle", settle);
 reader.addEventListener("slow", () => {
   if (!isLocal) showNotice("The server has not answered yet. Your ink is kept.", true);
 });
 reader.addEventListener("failure", ({ detail: { error, wait } }) => {
   player.stop();
+  refresh();
   setState("error");
   $("status").textContent = "";
-  $("progress").style.transform = "scaleX(0)";
   if (error.status === 401) {
-    showNotice("This server asks for an API key.", true);
-    askKey();
+    showNotice(keyIsWrong() ? "The server did not take this API key." : "This server asks for an API key.", true);
+    askKeyAtRest();
   } else if (wait !== null) {
     showNotice(`${error.message} Trying again in ${Math.round(wait / 1000)} s.`, true);
   } else if (session.incoming) {
     session.incoming = null; // what was there before stays, and is read if it was not
-    if (session.current) showResult(session.current);
-    showNotice(error.message, !session.current && !drawing.empty, "file");
-  } else if (session.tried) {
+    showNotice(error.message, false, "file");
+    if (!drawing.empty) reader.wake();
+  } else if (session.onTrial) {
     refuseLock(error.message);
   } else {
     showNotice(error.message, error.status >= 500);
   }
 });
 
+/** Not under the pen of somebody who is writing. */
+function askKeyAtRest() {
+  clearTimeout(keyTimer);
+  keyTimer = setTimeout(() => (pad.busy || session.isLive ? askKeyAtRest() : askKey()), 300);
+}
+
 // Showing
 
-function showStep({ number, total, rows, masked, look }) {
-  setState("reading");
-  formula.show({ rows, masked, locked: session.locks.keys() });
+const LOOKS = ["Step", "Second look, step", "Read another way, step"];
+
+function showStep(step) {
+  const { number, total, look } = step;
+  // Further readings of a doubtful picture go on side by side: nothing to show of one.
+  if (!(look >= 3)) {
+    formula.show({ ...laidOut(session.page.lines, session.form, step), locked: session.locks.keys() });
+  }
+  if (!look) return; // new ink was followed
   $("progress").style.transform = `scaleX(${number / total})`;
-  $("status").textContent = `${look > 1 ? "Second look, step" : "Step"} ${number} of ${total}`;
+  $("status").textContent = `${LOOKS[Math.min(look, 3) - 1]} ${number} of ${total}`;
 }
 
-function showResult(answer) {
-  session.show(answer);
-  const { latex, confidence, seconds, warnings } = answer.data;
-  setState("done");
-  $("progress").style.transform = "scaleX(0)";
-  $("latex").textContent = latex;
-  $("status").textContent = `${percent(confidence)} sure · ${Math.round(1000 * seconds)} ms`;
-  $("note").textContent = warnings.join("; ");
-  $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
+function showAnswer() {
   refresh();
+  settle();
 }
 
+/** Nothing is left to read or to show: this is the answer. */
+function settle() {
+  if (!reader.idle || player.busy || !session.current) return;
+  slowly = false;
+  if (document.body.dataset.state === "done") return;
+  setState("done");
+  hideNotice("reading");
+  session.keep();
+  const { latex, confidence } = session.current;
+  $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
+}
+
+/** Everything as it is now. */
 function refresh() {
-  const { answer, current, symbols, locks, selected } = session;
-  if (answer) {
-    formula.show({
-      rows: symbols.map(({ symbol, modifier }) => [symbol, modifier]),
-      confidence: symbols.map(({ confidence }) => confidence),
-      locked: locks.keys(),
-      selected,
-    });
+  player.stop();
+  const { page, shown, current, symbols, locks, selected } = session;
+  $("progress").style.transform = "scaleX(0)";
+  $("latex").textContent = shown?.latex ?? "";
+  if (shown) {
+    formula.show({ ...laidOut(page.lines, session.form), locked: locks.keys(), selected, stale: !current });
   } else {
     formula.clear();
-    $("latex").textContent = "";
   }
+  if (current) {
+    const { count, confidence, seconds } = current;
+    const sure = `${percent(confidence)} sure`;
+    const several = count > 1;
+    $("status").textContent = several ? `${count} formulas · ${sure}` : `${sure} · ${Math.round(1000 * seconds)} ms`;
+    $("status").title = several ? "That the least sure of them is right" : "The chance that the whole formula is right";
+  }
+  $("note").textContent = current ? notes(current, page.asides) : "";
+  $("form").hidden = !(shown?.count > 1);
   panel.show(
     symbols.map((s) => ({ ...s, choices: locks.get(s.position)?.choices ?? s.alternatives })),
     locks,
     selected,
+    shown?.confidence,
   );
   light(selected);
+  pad.frame(page.lines.length + page.asides.length > 1 ? page : null);
   for (const id of ["copy-latex", "copy-as", "replay"]) $(id).disabled = !current;
-  computing.show(current ? [current.data.latex] : []);
-  $("copy-mathml").disabled = !current?.data.mathml;
+  computing.show(current ? page.lines.map(({ data }) => data.latex) : []);
+  $("copy-mathml").disabled = !current?.mathml;
+}
+
+/** What a person should know of an answer. */
+function notes({ warnings }, asides) {
+  const left = asides.map(({ kind, guess }) => `${kind || "ink"} was left out${guess ? `: ${guess}` : ""}`);
+  return [...warnings, ...left].join("; ");
 }
 
 function light(position) {
   const symbol = session.symbols[position];
-  if (!symbol) return pad.light();
-  const strokes = session.inkOf(position);
-  pad.light(strokes, strokes.length || session.answer.moved ? null : symbol.box);
+  if (symbol) pad.light(symbol.ink, session.boxOf(symbol));
+  else pad.light();
 }
 
 /** Nothing is written: nothing is read. */
 function forget() {
-  session.show(null);
   setState("idle");
-  for (const id of ["status", "note", "live"]) $(id).textContent = "";
-  $("progress").style.transform = "scaleX(0)";
+  for (const id of ["status", "live"]) $(id).textContent = "";
   hideNotice();
   refresh();
 }
@@ -142,7 +194,7 @@ function setState(state) {
   document.body.dataset.state = state;
 }
 
-/** `about`: "reading", which an answer settles, or "file". */
+/** `about`: "reading", which an answer settles, "file", "lock" or "storage". */
 function showNotice(text, retry = false, about = "reading") {
   $("notice-text").textContent = text;
   $("notice-retry").hidden = !retry;
@@ -158,23 +210,16 @@ function hideNotice(about) {
 // Writing
 
 drawing.addEventListener("change", () => {
-  const { answered, appeared } = session.followInk();
-  pad.light();
+  const appeared = session.follow();
   showTools();
   if (drawing.empty) pad.resetView();
   else if (appeared && (drawing.now.photo || drawing.strokes.length > 1)) pad.fit(); // undone clearing
-  if (answered) return;
-  if (session.answer) refresh();
+  if (reader.question && !session.isAbout(reader.question)) reader.stop();
+  if (!player.busy || session.current) refresh(); // steps of a reading that goes on are shown on
   ask();
 });
-pad.addEventListener("start", () => {
-  reader.stop();
-  if (!player.finish() && session.answer) refresh();
-});
-pad.addEventListener("end", () => {
-  if (["waiting", "reading", "error"].includes(document.body.dataset.state)) ask();
-});
 pad.addEventListener("view", showTools);
+const showBars = installScrollbars(pad);
 
 function showTools() {
   $("undo").disabled = !drawing.canUndo;
@@ -182,6 +227,7 @@ function showTools() {
   $("clear").disabled = drawing.empty;
   for (const id of ["save-png", "save-inkml"]) $(id).disabled = !drawing.strokes.length;
   document.body.classList.toggle("written", !drawing.empty);
+  showBars();
   const zoom = `${Math.round(100 * pad.zoom)} %`;
   $("fit").textContent = zoom;
   $("fit").setAttribute("aria-label", `Fit everything, zoom is ${zoom}`);
@@ -210,7 +256,7 @@ async function openFile(file) {
     if (photo) return openSnapshot({ strokes: null, photo });
     // Ink, or a picture that this browser cannot show: the server says which strokes are in it.
     session.incoming = file;
-    ask(0);
+    askAgain();
   } catch (error) {
     showNotice(error.message, false, "file");
   }
@@ -224,7 +270,9 @@ function setSteps(value) {
   const shown = Number(slider.value) ? slider.value : "as needed";
   $("steps-value").textContent = shown;
   slider.setAttribute("aria-valuetext", shown);
-  if (!drawing.empty) ask(250);
+  if (drawing.empty) return;
+  session.readAgain();
+  askAgain(250);
 }
 
 function select(position) {
@@ -244,27 +292,13 @@ function coveredPaper() {
 }
 
 function lock({ position, symbol }) {
-  player.finish();
-  if (session.lock(position, symbol)) corrected();
-  else toast("The new ink is not read yet");
-}
-
-function unlock(positions) {
-  session.unlock(positions);
-  corrected();
-}
-
-/** The locks are others: the rest is read again. */
-function corrected() {
-  refresh();
-  ask(0);
+  const refused = session.lock(position, symbol);
+  if (refused) toast(refused);
 }
 
 function refuseLock(why) {
-  session.takeLockBack();
-  player.stop();
-  showResult(session.answer);
-  showNotice(`${why} The lock was taken off.`);
+  drawing.revert();
+  showNotice(`${why} The lock was taken off.`, false, "lock");
 }
 
 function step(by) {
@@ -274,29 +308,35 @@ function step(by) {
 }
 
 function eraseInk(position) {
-  if (position === null || !session.answer) return false;
-  const gone = session.inkOf(position);
-  if (gone.length) drawing.erase(new Set(gone));
+  const symbol = session.symbols[position];
+  if (!symbol) return false;
+  if (symbol.ink.length) drawing.erase(new Set(symbol.ink));
   else toast("This symbol has no ink of its own");
 }
 
+$("form").addEventListener("change", () => {
+  session.form = $("form").value;
+  remember("localStorage", FORM, session.form);
+  refresh();
+  if (document.body.dataset.state === "done") session.keep();
+});
 panel.addEventListener("pick", ({ detail }) => select(detail));
 panel.addEventListener("lock", ({ detail }) => lock(detail));
-panel.addEventListener("unlock", ({ detail }) => unlock([detail.position]));
-panel.addEventListener("unlock-all", () => unlock([...session.locks.keys()]));
+panel.addEventListener("unlock", ({ detail }) => session.unlock([detail.position]));
+panel.addEventListener("unlock-all", () => session.unlock([...session.locks.keys()]));
 panel.addEventListener("erase", ({ detail }) => eraseInk(detail));
 formula.addEventListener("pick", ({ detail }) => {
-  if (document.body.dataset.state === "done") select(detail === session.selected ? null : detail);
+  if (!player.busy) select(detail === session.selected ? null : detail);
 });
 formula.addEventListener("hover", ({ detail }) => {
-  if (document.body.dataset.state === "done") light(detail ?? session.selected);
+  if (!player.busy) light(detail ?? session.selected);
 });
 
 installControls({
   drawing,
   pad,
   history: session.history,
-  ask,
+  ask: askAgain,
   useTool,
   setSteps,
   select,
@@ -308,10 +348,23 @@ installControls({
   hideNotice,
   onKey: loadModel,
   selected: () => session.selected,
-  answer: () => session.current?.data ?? null,
-  replay: () =>
-    document.body.dataset.state === "done" && session.current !== null && player.replay(session.current),
+  answer: () => session.current,
+  replay,
 });
+
+/** The last refinement again, slowly. */
+function replay() {
+  if (document.body.dataset.state !== "done") return;
+  setState("reading");
+  slowly = true;
+  const lines = session.page.lines.filter(({ steps }) => steps.length);
+  for (const { read, steps } of lines) {
+    for (const data of steps) player.step(session.watch({ question: { read }, data }, true), "slow");
+  }
+  if (lines.length) return player.end();
+  session.readAgain(); // the page was read as a whole, which has no steps
+  askAgain();
+}
 
 async function loadModel() {
   try {
@@ -354,9 +407,15 @@ function tellOffline(what, use) {
 // Start
 
 keepOffline(tellOffline);
+session.form = FORMS[recall("localStorage", FORM)] ?? FORMS.aligned;
+$("form").value = session.form;
 const draft = loadDraft();
 if (draft) openSnapshot(draft);
 showTools();
 if (drawing.empty) refresh();
+if (damaged.size) {
+  const kept = [...damaged].map((key) => `${key}.damaged`).join(", ");
+  showNotice(`What this browser kept of the page is damaged in part; it was put aside (${kept}).`, false, "storage");
+}
 if (!isLocal) engineIs("by this server", "it keeps nothing");
 const learned = loadModel();

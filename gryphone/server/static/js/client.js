@@ -1,5 +1,7 @@
 // The server: recognition as a stream of events, and errors as one clear line.
 
+import { recall, remember } from "./storage.js";
+
 const KEY = "gryphone.key";
 const TELLING = 5000; // ms the server has to say what it serves; files that are opened wait for that
 
@@ -18,20 +20,10 @@ export class ServerError extends Error {
 let typedKey = ""; // where storage is off
 
 export const apiKey = {
-  get() {
-    try {
-      return sessionStorage.getItem(KEY) ?? typedKey;
-    } catch {
-      return typedKey;
-    }
-  },
+  get: () => recall("sessionStorage", KEY) ?? typedKey,
   set(key) {
     typedKey = key;
-    try {
-      sessionStorage.setItem(KEY, key);
-    } catch {
-      // Storage is off: the key lasts as long as the page.
-    }
+    remember("sessionStorage", KEY, key);
   },
 };
 
@@ -74,18 +66,26 @@ export const convert = async (latex, format) => (await ask("v1/convert", { latex
 /** What one line of LaTeX comes to, or each of several against the next. */
 export const compute = (lines, signal) => ask("v1/compute", { lines }, signal);
 
-/** Ask to read something; yields { event: "step" | "result", data }. */
-export async function* recognize({ strokes, file, options }, signal) {
-  let init;
-  if (file) {
-    const body = new FormData();
-    body.append("file", file, file.name || "photo");
-    body.append("options", JSON.stringify(options));
-    init = { body };
-  } else {
-    init = { body: JSON.stringify({ strokes, options }), headers: { "Content-Type": "application/json" } };
+function post(path, { strokes, file, options, live }, signal) {
+  if (!file) {
+    const body = JSON.stringify({ strokes, options, ...live });
+    return request(path, { method: "POST", signal, body, headers: { "Content-Type": "application/json" } });
   }
-  const response = await request("v1/recognize/stream", { method: "POST", signal, ...init });
+  const body = new FormData();
+  body.append("file", file, file.name || "photo");
+  body.append("options", JSON.stringify(options));
+  return request(path, { method: "POST", signal, body });
+}
+
+/** Find and read all formulas. */
+export const recognizePage = async (question, signal) => (await post("v1/page", question, signal)).json();
+
+/** Follow ink that is being written. */
+export const follow = async (question, signal) => (await post("v1/live", question, signal)).json();
+
+/** Read one formula; yields { event: "step" | "result", data }. */
+export async function* recognize(question, signal) {
+  const response = await post("v1/recognize/stream", question, signal);
   let done = false;
   for await (const { event, data } of events(response.body)) {
     if (event === "error") throw new ServerError(data.error.message, { status: 500, ...data.error });

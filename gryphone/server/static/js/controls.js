@@ -3,25 +3,28 @@
 import { apiKey } from "./client.js";
 import { $, toast } from "./dom.js";
 import { convert } from "./engine.js";
+import { EXAMPLE } from "./example.js";
 import { acceptDrops, copyText, downloadInkml, downloadPng } from "./files.js";
 import { HistoryDialog } from "./history-dialog.js";
 import { installKeys } from "./keys.js";
 import { installTheme } from "./theme-button.js";
 
+const PAN = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] };
+
 /** `page`: what app.js can do. */
 export function installControls(page) {
   const { drawing, pad } = page;
-  const copy = async (what, text) => {
-    if (!page.answer()) {
-      if (!drawing.empty) toast("The new ink is not read yet");
-      return;
-    }
+  const copyAs = async (what, text) => {
     try {
-      await copyText(text(page.answer()));
+      await copyText(text);
       toast(`${what} copied`);
     } catch (error) {
       page.showNotice(error.message);
     }
+  };
+  const copy = (what, text) => {
+    if (page.answer()) copyAs(what, text(page.answer()));
+    else if (!drawing.empty) toast("The new ink is not read yet");
   };
   const save = (download, ...more) => drawing.strokes.length && download(drawing.strokes, ...more);
   const actions = {
@@ -46,7 +49,7 @@ export function installControls(page) {
     "save-png": () => save(downloadPng, drawing.now.pen),
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),
     "help-open": () => $("help").showModal(),
-    "notice-retry": () => page.ask(0),
+    "notice-retry": () => page.ask(),
     "notice-close": page.hideNotice,
   };
   for (const [id, run] of Object.entries(actions)) $(id).addEventListener("click", run);
@@ -54,8 +57,12 @@ export function installControls(page) {
     button.addEventListener("click", () => page.useTool(button.dataset.tool));
   }
   $("steps").addEventListener("input", () => page.setSteps($("steps").value));
-  const historyDialog = new HistoryDialog(page.history, ({ strokes, pen, locks }) => {
-    page.openSnapshot({ pen, locks, strokes: strokes.map((points) => ({ points })) });
+  const openWritten = ({ strokes, ...more }) =>
+    page.openSnapshot({ ...more, strokes: strokes.map((points) => ({ points })) });
+  $("example").addEventListener("click", () => openWritten({ strokes: EXAMPLE }));
+  const historyDialog = new HistoryDialog(page.history, {
+    open: openWritten,
+    copy: (latex) => copyAs("LaTeX", latex),
   });
   const toggleTheme = installTheme(() => pad.redraw());
   installFiles(page);
@@ -72,6 +79,11 @@ export function installControls(page) {
           ["e", "Erase strokes", () => page.useTool("eraser")],
           ["h", "Move the paper (or hold space)", () => page.useTool("hand")],
           ["x", "Clear", actions.clear],
+          [
+            "shift+ArrowLeft shift+ArrowRight shift+ArrowUp shift+ArrowDown",
+            "Move the paper by keys",
+            (key) => pad.scrollBy(...PAN[key]),
+          ],
           [
             "+ - 0",
             "Zoom in, out, fit",
@@ -102,7 +114,8 @@ export function installControls(page) {
       [
         "Keep",
         [
-          ["c", "Copy LaTeX", actions["copy-latex"]],
+          ["mod+c", "Copy LaTeX", () => getSelection().isCollapsed && actions["copy-latex"]()],
+          ["c", null, actions["copy-latex"]],
           ["m", "Copy for Word (MathML)", actions["copy-mathml"]],
           ["g", "Download PNG", actions["save-png"]],
           ["s", "Download InkML", actions["save-inkml"]],
@@ -131,15 +144,20 @@ function installKeyDialog({ ask, onKey }) {
     if ($("key").returnValue !== "use") return;
     apiKey.set($("key-value").value);
     onKey();
-    ask(0);
+    ask();
   });
 }
 
-/** The server wants a key. */
+export const keyIsWrong = () => Boolean(apiKey.get());
+
+/** The server wants a key, or another one. */
 export function askKey() {
   const dialog = $("key");
+  $("key-wrong").hidden = !keyIsWrong();
+  $("key-value").setAttribute("aria-invalid", String(keyIsWrong()));
   if (dialog.open) return;
   $("key-value").value = apiKey.get();
   dialog.returnValue = "";
   dialog.showModal();
+  $("key-value").select();
 }

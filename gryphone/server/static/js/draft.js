@@ -1,25 +1,22 @@
 // The ink of this tab, so that a reload does not lose it.
 
+import { arePoints } from "./drawing.js";
+import { remember, restore } from "./storage.js";
+
 const KEY = "gryphone.draft";
 
-/** Keep { writing, pen, strokes, locks }; without strokes, nothing. */
+/** Keep { writing, pen, strokes, lines, locks }; without strokes, nothing. */
 export function saveDraft(draft) {
-  try {
-    if (draft.strokes.length) sessionStorage.setItem(KEY, JSON.stringify(draft));
-    else sessionStorage.removeItem(KEY);
-  } catch {
-    // No room or no storage: a reload loses the ink, as on any page.
-  }
+  remember("sessionStorage", KEY, draft.strokes.length ? JSON.stringify(draft) : null);
 }
 
 export function loadDraft() {
-  try {
-    const draft = JSON.parse(sessionStorage.getItem(KEY));
-    // A duplicated tab has the ink too, and must not go on with the first tab's entry in the history.
-    const [{ type }] = performance.getEntriesByType("navigation");
-    if (type !== "reload") delete draft.writing;
-    return draft.strokes.length ? draft : null;
-  } catch {
-    return null; // a damaged draft is no reason not to start
-  }
+  const draft = restore("sessionStorage", KEY, (found) => {
+    const sound = found.strokes.length > 0 && found.strokes.every(({ points }) => arePoints(points));
+    return [sound ? found : null, sound];
+  });
+  // A duplicated tab has the ink too, and must not go on with the first tab's entry in the history.
+  const [{ type }] = performance.getEntriesByType("navigation");
+  if (draft && type !== "reload") delete draft.writing;
+  return draft;
 }

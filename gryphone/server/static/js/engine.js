@@ -2,29 +2,38 @@
 
 import * as server from "./client.js";
 
-const ISOLATING = "gryphone.isolating";
-
 export const isLocal = document.documentElement.dataset.engine === "local";
 
 // Not before it is needed: a served page has no such file.
 const engine = isLocal ? import("../../engine/engine.js") : null;
 
-let kept = null; // what is loaded passes the service worker, which keeps it
+/** An engine's error as the page knows them. */
+async function told(error) {
+  const { EngineError } = await engine;
+  throw error instanceof EngineError ? new server.ServerError(error.message, { status: 400 }) : error;
+}
 
 const local = {
   async model(onProgress) {
-    await kept;
     return (await engine).load({ onProgress });
   },
 
   async convert(latex, format) {
-    await kept;
-    return (await engine).convert(latex, format);
+    return (await engine).convert(latex, format).catch(told);
+  },
+
+  async recognizePage({ strokes, file, options }, signal) {
+    const { recognizePage } = await engine;
+    return recognizePage(file ?? strokes, { ...options, signal }).catch(told);
+  },
+
+  async follow({ strokes, options, live }, signal) {
+    const { follow } = await engine;
+    return follow(strokes, { ...options, ...live, signal }).catch(told);
   },
 
   async *recognize({ strokes, file, options }, signal) {
-    await kept;
-    const { recognize, EngineError } = await engine;
+    const { recognize } = await engine;
     const steps = [];
     let wake = () => {};
     const onStep = (step) => {
@@ -41,17 +50,16 @@ const local = {
       else await new Promise((resolve) => (wake = resolve));
     }
     const { data, error } = outcome;
-    if (error instanceof EngineError) throw new server.ServerError(error.message, { status: 400 });
-    if (error) throw error;
+    if (error) await told(error);
     yield { event: "result", data };
   },
 };
 
-export const { model, recognize, convert, compute } = isLocal ? local : server;
+export const { model, recognize, recognizePage, follow, convert, compute } = isLocal ? local : server;
 
 /** Keep the page for when there is no network; `tell` is called with what there is to say. */
 export function keepOffline(tell) {
-  if (isLocal && navigator.serviceWorker) kept = register(tell).catch(console.error);
+  if (isLocal && navigator.serviceWorker) register(tell).catch(console.error);
 }
 
 async function register(tell) {
@@ -68,18 +76,6 @@ async function register(tell) {
   });
   serviceWorker.addEventListener("message", ({ data }) => data.complete && tell("complete"));
   serviceWorker.addEventListener("controllerchange", () => wasControlled && location.reload());
-  if (!wasControlled) {
-    await new Promise((resolve) => {
-      serviceWorker.addEventListener("controllerchange", resolve, { once: true });
-      if (serviceWorker.controller) resolve();
-    });
-    // Served by it, the page may use threads; once, lest a browser that never isolates turns round.
-    if (!crossOriginIsolated && !sessionStorage.getItem(ISOLATING)) {
-      sessionStorage.setItem(ISOLATING, "1");
-      location.reload();
-      await new Promise(() => {});
-    }
-  }
 }
 
 /** Fetch what the page has not needed yet, so that nothing is missing offline. */

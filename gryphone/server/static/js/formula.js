@@ -1,6 +1,6 @@
 // The rendered formula: KaTeX sets it, and every symbol's glyphs can be boxed, tinted and clicked.
 
-import { markedLatex, symbolLatex } from "./latex.js";
+import { symbolLatex } from "./latex.js";
 
 const OPTIONS = {
   throwOnError: false,
@@ -54,13 +54,17 @@ export class FormulaView extends EventTarget {
     this.#host.dataset.state = "empty";
   }
 
-  /** Show rows; `masked` positions are boxes, `confidence` tints, locked and selected are marked. */
-  show({ rows, masked = [], confidence = [], locked = [], selected = null }) {
-    const same = this.#shown && JSON.stringify(this.#shown.rows) === JSON.stringify(rows);
-    this.#shown = { rows, masked: new Set(masked), confidence, locked: new Set(locked), selected };
+  /**
+   * Show marked LaTeX; `masked` positions are boxes, `confidence` tints, locked and selected are marked,
+   * and what is not about the present ink is dim.
+   */
+  show({ latex, masked = [], confidence = [], locked = [], selected = null, stale = false }) {
+    const same = this.#shown?.latex === latex;
+    this.#shown = { latex, masked: new Set(masked), confidence, locked: new Set(locked), selected };
     this.#host.dataset.state = "shown";
+    this.#host.classList.toggle("stale", stale);
     if (!same) {
-      typeset(this.#math, markedLatex(rows), { display: true });
+      typeset(this.#math, latex, { display: true });
       this.#collect();
       this.#layout();
     } else {

@@ -1,29 +1,34 @@
-// The list of what was written, and the way back to it.
+// The history: all of it in a dialog, the newest beside the paper where there is room.
 
 import { $, h } from "./dom.js";
-import { icon, typeset } from "./formula.js";
+import { HistoryList } from "./history-list.js";
 
-const when = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const BESIDE = 12; // entries beside the paper
 
 export class HistoryDialog {
   #history;
-  #onOpen;
   #dialog = $("history");
+  #list;
 
-  constructor(history, onOpen) {
+  /** `open` an entry, `copy` some LaTeX. */
+  constructor(history, { open, copy }) {
     this.#history = history;
-    this.#onOpen = onOpen;
-    $("history-open").addEventListener("click", () => this.open());
-    $("history-clear").addEventListener("click", () => {
-      const gone = history.entries;
-      history.clear();
-      this.#fill();
-      const cleared = this.#removed("History cleared.", gone);
-      $("history-list").replaceChildren(cleared);
-      cleared.querySelector("button").focus();
+    const leave = (entry) => {
+      this.#dialog.close();
+      open(entry);
+    };
+    this.#list = new HistoryList($("history-list"), {
+      open: leave,
+      copy,
+      remove: (entry, row) => this.#remove(entry, row),
     });
+    $("history-open").addEventListener("click", () => this.open());
+    $("history-clear").addEventListener("click", () => this.#clear());
     // A click beside the panel closes it.
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
+    const beside = new HistoryList($("recent"), { open, copy }, BESIDE);
+    beside.fill(history.entries);
+    history.addEventListener("change", () => beside.fill(history.entries));
   }
 
   open() {
@@ -34,44 +39,24 @@ export class HistoryDialog {
   #fill() {
     const { entries } = this.#history;
     $("history-clear").hidden = entries.length === 0;
-    $("history-list").replaceChildren(
-      ...(entries.length
-        ? entries.map((entry) => this.#item(entry))
-        : [h("li", { class: "hint" }, "Nothing yet.")]),
-    );
+    this.#list.fill(entries);
   }
 
-  #item(entry) {
-    const math = h("span", { class: "past", "aria-hidden": "true" });
-    typeset(math, entry.latex);
-    const open = () => {
-      this.#dialog.close();
-      this.#onOpen(entry);
-    };
-    // The next entry must not come under the pointer: a double click would take it too.
-    const remove = () => {
-      this.#history.remove(entry.id);
-      const row = this.#removed("Removed.", [entry]);
-      item.replaceWith(row);
-      row.querySelector("button").focus();
-    };
-    const drop = h(
-      "button",
-      { type: "button", class: "quiet icon-only", "aria-label": `Remove ${entry.latex}`, onclick: remove },
-      icon("close"),
-    );
-    const item = h(
-      "li",
-      {},
-      h(
-        "button",
-        { type: "button", class: "again", "aria-label": `Open ${entry.latex}`, onclick: open },
-        math,
-        h("time", {}, when.format(entry.time)),
-      ),
-      drop,
-    );
-    return item;
+  #clear() {
+    const gone = this.#history.entries;
+    this.#history.clear();
+    this.#fill();
+    const cleared = this.#removed("History cleared.", gone);
+    $("history-list").replaceChildren(cleared);
+    cleared.querySelector("button").focus();
+  }
+
+  /** The next entry must not come under the pointer: a double click would take it too. */
+  #remove(entry, row) {
+    this.#history.remove(entry.id);
+    const gone = this.#removed("Removed.", [entry]);
+    row.replaceWith(gone);
+    gone.querySelector("button").focus();
   }
 
   /** A line in the place of entries that are gone, with the way back. */

@@ -1,27 +1,36 @@
 // What was written, kept in this browser only: newest first, with a limit, until it is cleared.
 
+import { arePoints } from "./drawing.js";
+import { remember, restore } from "./storage.js";
+
 const KEY = "gryphone.history";
 const MOST = 40;
 const MOST_CHARACTERS = 2_000_000; // browsers give an origin about five million
 
-export class History {
+export class History extends EventTarget {
   #entries;
 
   constructor() {
+    super();
     this.#load();
-    // Another tab has written or cleared it.
-    addEventListener("storage", ({ key }) => (key === KEY || key === null) && this.#load());
+    addEventListener("storage", ({ key }) => {
+      if (key !== KEY && key !== null) return;
+      this.#load(); // another tab has written or cleared it
+      this.dispatchEvent(new Event("change"));
+    });
   }
 
   get entries() {
     return this.#entries;
   }
 
-  /** Keep or renew one writing: { id, time, latex, pen, strokes, locks }. */
+  /** Keep or renew one writing: { id, time, latex, pen, strokes, lines, locks }. */
   keep(entry) {
     const ink = JSON.stringify(entry.strokes);
     // The same ink, opened again or in another tab, keeps its name: what becomes of it is a new entry.
-    const same = this.#entries.find(({ strokes }) => JSON.stringify(strokes) === ink);
+    const same = this.#entries.find(
+      ({ strokes }) => strokes.length === entry.strokes.length && JSON.stringify(strokes) === ink,
+    );
     const others = this.#entries.filter((other) => other !== same && other.id !== entry.id);
     this.#entries = [{ ...entry, id: same?.id ?? entry.id }, ...others].slice(0, MOST);
     this.#save();
@@ -45,11 +54,23 @@ export class History {
   }
 
   #load() {
-    try {
-      this.#entries = JSON.parse(localStorage.getItem(KEY)) ?? [];
-    } catch {
-      this.#entries = [];
-    }
+    const sound = ({ id, time, latex, strokes }) =>
+      typeof id === "string" &&
+      Number.isFinite(time) &&
+      typeof latex === "string" &&
+      strokes.length > 0 &&
+      strokes.every(arePoints);
+    const check = (found) => {
+      const entries = found.filter((entry) => {
+        try {
+          return sound(entry);
+        } catch {
+          return false;
+        }
+      });
+      return [entries, entries.length === found.length];
+    };
+    this.#entries = restore("localStorage", KEY, check) ?? [];
   }
 
   #save() {
@@ -58,10 +79,7 @@ export class History {
       this.#entries.pop();
       text = JSON.stringify(this.#entries);
     }
-    try {
-      localStorage.setItem(KEY, text);
-    } catch {
-      // No room, or storage is off: the list lives as long as the page.
-    }
+    remember("localStorage", KEY, text);
+    this.dispatchEvent(new Event("change"));
   }
 }

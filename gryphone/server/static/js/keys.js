@@ -1,6 +1,7 @@
 // Keyboard shortcuts: one table runs them and fills the help.
 
 import { $, h } from "./dom.js";
+import { recall, remember } from "./storage.js";
 
 const LETTERS = "gryphone.letters";
 const MAC = /mac|iphone|ipad/i.test(navigator.platform);
@@ -12,8 +13,10 @@ export function installKeys(groups, pad) {
     for (const [keys, , run] of rows) for (const key of keys.split(" ")) table.set(key.toLowerCase(), run);
   }
   const letters = $("letters");
-  letters.checked = stored() !== "off";
-  letters.addEventListener("change", () => store(letters.checked ? "on" : "off"));
+  letters.checked = recall("localStorage", LETTERS) !== "off";
+  letters.addEventListener("change", () => {
+    remember("localStorage", LETTERS, letters.checked ? "on" : "off");
+  });
   addEventListener("keydown", (event) => {
     if (event.key === " " && [document.body, $("pad")].includes(event.target)) {
       pad.panKey = true;
@@ -59,6 +62,8 @@ function fillHelp(groups) {
     mod: MAC ? "⌘" : "Ctrl",
     arrowleft: "←",
     arrowright: "→",
+    arrowup: "↑",
+    arrowdown: "↓",
     delete: "Del",
     backspace: "⌫",
     escape: "Esc",
@@ -70,7 +75,8 @@ function fillHelp(groups) {
     for (const [keys, what] of rows) {
       if (!what) continue; // a second way to the same
       const term = h("dt", {});
-      const shown = keys.includes(" 2 ") ? ["1", "…", "5"] : keys.split(" ");
+      const all = keys.split(" ");
+      const shown = all.length > 3 ? [all[0], "…", all.at(-1)] : all;
       shown.forEach((combination, i) => {
         if (i) term.append(" ");
         const parts = combination === "+" ? ["+"] : combination.split("+");
@@ -79,21 +85,5 @@ function fillHelp(groups) {
       list.append(h("div", {}, term, h("dd", {}, what)));
     }
     $("keys").append(h("section", {}, h("h3", {}, title), list));
-  }
-}
-
-function stored() {
-  try {
-    return localStorage.getItem(LETTERS);
-  } catch {
-    return null;
-  }
-}
-
-function store(value) {
-  try {
-    localStorage.setItem(LETTERS, value);
-  } catch {
-    // Storage is off: the choice lasts as long as the page.
   }
 }

@@ -25,6 +25,11 @@ const ARGUMENTS = new Map(
     overrightarrow: 1,
   }).map(([name, count]) => ["\\" + name, count]),
 );
+const RELATIONS = new Set(
+  String.raw`= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
+    \subseteq \Rightarrow \Leftrightarrow \iff \implies`.split(/\s+/),
+);
+const FRAME = /^\\(begin|end)\{(cases|[pbBv]matrix)\}$/; // several rows, which no single reading has
 const OPENERS = "{^_[";
 const HOLE = "{\\square}";
 
@@ -50,6 +55,18 @@ function lex(rows) {
     while (at < marks.length) out.push({ mark: marks[at++] });
   });
   return out;
+}
+
+/** Tokens as the same list: what a frame adds to its symbols has no position. */
+function lexTokens(tokens) {
+  let [position, framed] = [0, false];
+  return tokens.map((token, i) => {
+    const index = (token === "[" && tokens[i - 1] === "\\sqrt") || token === "]"; // of a root
+    if ("{}^_".includes(token) || index) return { mark: token };
+    if (FRAME.test(token)) framed = token.startsWith("\\begin");
+    const added = FRAME.test(token) || (framed && (token === "&" || token === "\\\\"));
+    return { symbol: token, position: added ? null : position++ };
+  });
 }
 
 class Parser {
@@ -169,7 +186,8 @@ function writeNode(node, mark) {
       .join("");
     core = `\\begin{array}{${columns || "c"}}${write(node.body, mark)}\\end{array}`;
   } else if (node.body && node.symbol) {
-    core = `\\begin{matrix}${write(node.body, mark)}\\end{matrix}`;
+    const name = FRAME.test(node.symbol) ? node.symbol.slice(7, -1) : "matrix";
+    core = `\\begin{${name}}${write(node.body, mark)}\\end{${name}}`;
   } else if (node.body) {
     core = `{${write(node.body, mark)}}`;
   } else {
@@ -183,18 +201,35 @@ function writeNode(node, mark) {
     if (node[script]) core += `${script}{${write(node[script], mark)}}`;
   }
   // A script must stand inside the mark: KaTeX places it by the glyph it hangs on.
-  return node.symbol === undefined ? core : mark(node.position, core, single(node)?.position);
+  return node.symbol === undefined || node.position === null ? core : mark(node.position, core, single(node)?.position);
 }
 
 /**
- * LaTeX of rows; `mark(position, latex, letter)` wraps each symbol together with its arguments.
- * `letter` is the position of the one letter that an accent or a font stands on.
+ * LaTeX of rows, or of a frame's tokens, in which each symbol carries its position, counted from
+ * `offset`; with `relation`, "&" stands before the first relation, as `aligned` has it.
  */
-export function markedLatex(rows, mark = dataMark) {
-  return write(new Parser(lex(rows)).list(), mark);
+export function markedLatex(rows, { offset = 0, relation = false, tokens = null } = {}) {
+  const mark = (position, latex, letter) => {
+    const data = [`p=${offset + position}`, letter === undefined ? [] : `letter=${offset + letter}`].flat();
+    return `\\htmlData{${data}}{${latex}}`;
+  };
+  const nodes = new Parser(tokens ? lexTokens(tokens) : lex(rows)).list();
+  if (!relation) return write(nodes, mark);
+  const at = Math.max(0, nodes.findIndex(({ symbol }) => RELATIONS.has(symbol)));
+  return `${write(nodes.slice(0, at), mark)}&${write(nodes.slice(at), mark)}`;
 }
 
-function dataMark(position, latex, letter) {
-  const data = letter === undefined ? `p=${position}` : `p=${position},letter=${letter}`;
-  return `\\htmlData{${data}}{${latex}}`;
+/** Whether an answer has rows behind a bracket, put together of several readings. */
+export const isFramed = ({ tokens }) => tokens.some((token) => FRAME.test(token));
+
+/** A row of `aligned`: the first relation outside of all braces has the mark before it. */
+export function atRelation({ latex, tokens }) {
+  let [depth, end] = [0, 0];
+  for (const token of tokens) {
+    const start = latex.indexOf(token, end); // only spaces stand between
+    end = start + token.length;
+    depth += (token === "{" || token.startsWith("\\begin")) - (token === "}" || token.startsWith("\\end"));
+    if (depth === 0 && RELATIONS.has(token)) return `${latex.slice(0, start)} &${latex.slice(start)}`.trim();
+  }
+  return `&${latex}`;
 }

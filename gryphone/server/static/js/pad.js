@@ -5,6 +5,7 @@ import { strokePaths } from "./pen.js";
 import { clamped, fitted, inSight, shifted } from "./view.js";
 
 const REACH = 9; // how near the eraser must come, in screen pixels
+const NEAR = [90, 130]; // screen pixels from the right and the lower edge, where paper runs out
 const PALM_MS = 700; // touches this soon after the pen are the palm
 
 export class Pad extends EventTarget {
@@ -16,6 +17,7 @@ export class Pad extends EventTarget {
   #pointers = new Map(); // id -> { x, y, type }
   #gesture = null; // what the pointers are doing: { kind: "draw" | "erase" | "pan" | "pinch", ... }
   #lit = { strokes: new Set(), box: null };
+  #frames = []; // { box, label, dash }
   #penAt = -Infinity;
   #penSeen = false;
   #frame = 0;
@@ -64,9 +66,50 @@ export class Pad extends EventTarget {
     this.redraw();
   }
 
+  /** Frame and number the lines of a page, and what is none: { lines, asides }, or null. */
+  frame(page) {
+    this.#frames = [
+      ...(page?.lines ?? []).map(({ strokes }, i) => ({ box: bounds(strokes), label: String(i + 1), dash: [] })),
+      ...(page?.asides ?? []).map(({ strokes, kind }) => ({ box: bounds(strokes), label: kind, dash: [5, 5] })),
+    ];
+    this.redraw();
+  }
+
   zoomBy(factor, at = this.#size.map((side) => side / 2)) {
     const scale = clamped(this.#view.scale * factor);
     this.#zoomTo(scale, at, this.#toWorld(at));
+  }
+
+  /**
+   * The paper's part that is seen, the paper (what is seen and written, and room behind the writing), and
+   * whether the last stroke comes near the right or the lower edge; boxes in the drawing's units.
+   */
+  get sight() {
+    const { strokes } = this.#drawing;
+    const seen = [...this.#toWorld([0, 0]), ...this.#toWorld(this.#size)];
+    const ink = this.#box();
+    if (!ink) return { seen, paper: seen, near: [false, false] };
+    const room = seen.slice(2).map((end, i) => (end - seen[i]) / 3);
+    // What is written in sight needs no bar yet.
+    const reach = [0, 1].map((i) => (ink[i + 2] > seen[i + 2] ? ink[i + 2] + room[i] : seen[i + 2]));
+    const paper = [Math.min(ink[0], seen[0]), Math.min(ink[1], seen[1]), ...reach];
+    const last = bounds(this.#drawing.now.photo ? [] : strokes.slice(-1));
+    const near = [0, 1].map((i) => {
+      const end = seen[i + 2] - NEAR[i] / this.#view.scale;
+      return last !== null && last[i + 2] > end && last[i] < seen[i + 2];
+    });
+    return { seen, paper, near };
+  }
+
+  scrollBy(dx, dy) {
+    this.#setView({ ...this.#view, x: this.#view.x - dx, y: this.#view.y - dy });
+  }
+
+  /** Move the last stroke to where there is room behind it: across (0) or down (1). */
+  makeRoom(axis) {
+    const end = bounds(this.#drawing.strokes.slice(-1))[axis + 2];
+    const by = end * this.#view.scale + [this.#view.x, this.#view.y][axis] - 0.35 * this.#size[axis];
+    this.scrollBy(...(axis ? [0, by] : [by, 0]));
   }
 
   resetView() {
@@ -143,11 +186,7 @@ export class Pad extends EventTarget {
     if (gesture?.id !== event.pointerId) return;
     if (event.pointerType === "pen") this.#penAt = event.timeStamp;
     if (gesture.kind === "pan") {
-      this.#setView({
-        ...this.#view,
-        x: this.#view.x + at[0] - before[0],
-        y: this.#view.y + at[1] - before[1],
-      });
+      this.scrollBy(before[0] - at[0], before[1] - at[1]);
       return;
     }
     const coalesced = event.getCoalescedEvents?.() ?? [];
@@ -244,7 +283,7 @@ export class Pad extends EventTarget {
     }
     const unit = event.deltaMode === 1 ? 16 : 1;
     const [dx, dy] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-    this.#setView({ ...this.#view, x: this.#view.x - dx * unit, y: this.#view.y - dy * unit });
+    this.scrollBy(dx * unit, dy * unit);
   }
 
   // View
@@ -321,6 +360,7 @@ export class Pad extends EventTarget {
     c.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
     const untouched = photo && this.#drawing.now.strokes === null;
     if (photo) this.#drawPhoto(photo, untouched ? 1 : 0.35);
+    for (const frame of this.#frames) this.#drawFrame(frame, colour("--frame"));
     const { strokes: lit, box } = this.#lit;
     const gone = this.#gesture?.gone;
     const [bright, halo] = photo ? ["--lit-photo", "--halo-photo"] : ["--lit", "--lit-halo"];
@@ -347,6 +387,21 @@ export class Pad extends EventTarget {
     c.fillRect(0, 0, width, height);
     c.globalCompositeOperation = "source-over";
     c.globalAlpha = 1;
+  }
+
+  #drawFrame({ box: [left, top, right, bottom], label, dash }, colour) {
+    const [c, pixel] = [this.#context, 1 / this.#view.scale];
+    const margin = 10 * pixel;
+    c.strokeStyle = c.fillStyle = colour;
+    c.lineWidth = 1.2 * pixel;
+    c.setLineDash(dash.map((length) => length * pixel));
+    c.beginPath();
+    c.roundRect(left - margin, top - margin, right - left + 2 * margin, bottom - top + 2 * margin, margin);
+    c.stroke();
+    c.setLineDash([]);
+    c.font = `${12 * pixel}px system-ui, sans-serif`;
+    c.textAlign = label.length > 2 ? "left" : "right";
+    c.fillText(label, left - margin + (label.length > 2 ? 4 : -5) * pixel, top - margin + (label.length > 2 ? -4 : 12) * pixel);
   }
 
   #drawBox([left, top, right, bottom], colour) {

@@ -1,5 +1,8 @@
 // Strokes as smooth curves, as wide as the pen was pressed.
 
+import { bounds } from "./drawing.js";
+
+const SVG = "http://www.w3.org/2000/svg";
 const LEVELS = 8; // widths of a pressed stroke
 const cache = new WeakMap(); // finished strokes never change
 
@@ -58,4 +61,19 @@ export function drawPicture(strokes, [left, top, right, bottom], pen) {
     }
   }
   return canvas;
+}
+
+/** Strokes ([[x, y], ...] each) as a small picture in the colour of the text around it. */
+export function thumbnail(strokes) {
+  const svg = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  const [left, top, right, bottom] = bounds(strokes.map((points) => ({ points })));
+  const margin = 0.06 * Math.max(right - left, bottom - top, 1);
+  const sides = [left - margin, top - margin, right - left + 2 * margin, bottom - top + 2 * margin];
+  svg.setAttribute("viewBox", sides.map(Math.round).join(" "));
+  svg.setAttribute("class", "thumbnail");
+  svg.setAttribute("aria-hidden", "true");
+  path.setAttribute("d", strokes.map((points) => `M${[...points, points.at(-1)].map((p) => p.slice(0, 2))}`).join(""));
+  svg.append(path);
+  return svg;
 }

@@ -1,49 +1,35 @@
 // Shows refinement steps at a pace the eye can follow, and never makes the answer wait for long.
 
-const TOTAL_MS = 520; // how long all steps of one reading take to show
-const SLOW_MS = 2200; // the same for a replay
-const SLOWEST_MS = 700; // for one step of it
+const PACES = { live: 150, once: 520, slow: 2200 }; // ms that all steps of one reading take to show
+const SLOWEST = { live: 120, once: 70, slow: 700 }; // and one of them, at most
 
 export class Player {
   #queue = [];
   #timer = 0;
   #onStep;
-  #onResult;
+  #onEnd;
   #pace = 0;
   #last = 0;
 
-  constructor(onStep, onResult) {
+  constructor(onStep, onEnd) {
     this.#onStep = onStep;
-    this.#onResult = onResult;
+    this.#onEnd = onEnd;
   }
 
-  get #still() {
-    return matchMedia("(prefers-reduced-motion: reduce)").matches;
+  get busy() {
+    return this.#queue.length > 0;
   }
 
-  step(step, slow = false) {
-    if (this.#still && !slow) return;
-    const all = slow ? SLOW_MS / Math.min(step.total, 20) : TOTAL_MS / step.total;
-    this.#pace = Math.min(slow ? SLOWEST_MS : 70, all);
-    this.#push({ step });
+  /** Show a step; `pace`: "live" while one writes, "once", or "slow" to look at. */
+  step(step, pace) {
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches && pace !== "slow") return;
+    this.#pace = Math.min(SLOWEST[pace], PACES[pace] / (pace === "slow" ? Math.min(step.total, 20) : step.total));
+    this.#push(step);
   }
 
-  result(result) {
-    this.#push({ result });
-  }
-
-  replay(result) {
-    this.stop();
-    for (const step of result.steps) this.step(step, true);
-    this.result(result);
-  }
-
-  /** Show the answer now if it has come; whether it had. */
-  finish() {
-    const result = this.#queue.find((item) => item.result)?.result;
-    this.stop();
-    if (result) this.#onResult(result);
-    return result !== undefined;
+  /** All steps of a reading are there. */
+  end() {
+    this.#push(null);
   }
 
   stop() {
@@ -60,10 +46,9 @@ export class Player {
   #play() {
     this.#timer = 0;
     const item = this.#queue.shift();
-    if (!item) return;
     this.#last = performance.now();
     if (this.#queue.length) this.#timer = setTimeout(() => this.#play(), this.#pace);
-    if (item.step) this.#onStep(item.step);
-    else this.#onResult(item.result);
+    if (item) this.#onStep(item);
+    else this.#onEnd();
   }
 }

@@ -3,127 +3,307 @@
 import { saveDraft } from "./draft.js";
 import { adopt, BLANK, Drawing, PEN } from "./drawing.js";
 import { History } from "./history.js";
+import { isFramed } from "./latex.js";
+import { asRead, carried, found, isCurrent, kept, latexOf, mayBeSeveral, sameInk, symbolsOf, unread } from "./lines.js";
 
 const ALTERNATIVES = 6;
+const DOUBT = 0.7; // a photo of one formula that is less sure is read otherwise, too
+const REST = 400; // ms without new ink after which it is read in full, and looked over for lines
+const LIVE = 2000; // ms after new ink in which somebody is writing
+const NOTHING = Object.freeze({ lines: [], asides: [], checked: false });
+
+const plain = (strokes) => strokes.map(({ points }) => points.map(([x, y]) => [x, y]));
+const named = (held) => JSON.stringify(held.map(({ at, lock }) => [at, lock.symbol]));
 
 export class Session {
   drawing = new Drawing();
   history = new History();
-  // The last answer's data, the strokes it is about, and its steps; `moved` where the strokes were
-  // scaled after reading, so that the answer's boxes are not theirs.
-  answer = null;
+  page = NOTHING; // { lines, asides, checked }: what the ink is, and whether it was looked over for lines
+  form = "aligned"; // how several lines are put together
   incoming = null; // a file of ink that is being opened
-  selected = null; // position
-  locks = new Map(); // position -> { symbol, choices: [[symbol, p], ...] as they were before the lock }
-  tried = null; // with locks not answered yet: the locks as they were before
+  selected = null; // position over all lines
   #writing = null; // id of what is being written, for the history
-  #answered = false; // the change that follows brings its answer along
-  #wasEmpty = true;
+  #strokes = this.drawing.strokes; // that `page` is about
+  #changed = -Infinity; // when they last did
+  #added = false; // the last change was a stroke
   #writings = new WeakMap(); // snapshot -> the writing it belongs to
-  #locksOf = new WeakMap(); // snapshot -> the locks that were made about it
+  #pages = new WeakMap(); // snapshot -> how it was read
+  #trials = new WeakSet(); // snapshots that a lock made
+  #moved = new WeakSet(); // strokes that were scaled after reading: their answers' boxes are not theirs
 
-  /** The answer, if it is about the ink that is there now. */
-  get current() {
-    return this.answer?.strokes === this.drawing.strokes ? this.answer : null;
-  }
-
+  /** The symbols of all lines; `position` counts through. */
   get symbols() {
-    return this.answer?.data.symbols ?? [];
+    return symbolsOf(this.page.lines);
   }
 
-  get #lockedSymbols() {
-    return [...this.locks].map(([position, { symbol }]) => [position, symbol]);
+  /** What was read, if it is about the ink that is there now. */
+  get current() {
+    const { lines } = this.page;
+    return lines.length > 0 && lines.every(isCurrent) ? this.shown : null;
+  }
+
+  /** What was read last, as one answer: of one line its own. */
+  get shown() {
+    const lines = this.page.lines.filter(({ data }) => data);
+    if (!lines.length) return null;
+    const each = lines.map(({ data }) => data);
+    const mathml = each.map((data) => data.mathml);
+    return {
+      ...each[0],
+      latex: latexOf(lines, this.form),
+      mathml: mathml.includes(null) ? null : mathml.join("\n"),
+      confidence: Math.min(...each.map(({ confidence }) => confidence)),
+      seconds: Math.max(...each.map(({ seconds }) => seconds)),
+      warnings: [...new Set(each.flatMap(({ warnings }) => warnings))],
+      count: lines.length,
+    };
+  }
+
+  /** Whether somebody is writing. */
+  get isLive() {
+    return performance.now() - this.#changed < LIVE;
+  }
+
+  /** Whether the last change was a lock. */
+  get onTrial() {
+    return this.#trials.has(this.drawing.now);
+  }
+
+  /** Positions that are locked -> { symbol, choices }. */
+  get locks() {
+    const out = new Map();
+    for (const { line, at, position, symbol } of this.symbols) {
+      const held = this.#held(line);
+      const lock = held.find((each) => each.at === at)?.lock;
+      // What was read with this lock and has it not is of other weights, or fewer steps.
+      if (lock && (lock.symbol === symbol || line.locks !== named(held))) out.set(position, lock);
+    }
+    return out;
+  }
+
+  /** The locks on symbols of a line, [{ at, lock }]: by its ink, or when that has changed, by theirs. */
+  #held(line) {
+    return this.drawing.now.locks
+      .map((lock) => {
+        if (!line.read || sameInk(lock.ink, line.read)) return { at: sameInk(lock.ink, line.strokes) ? lock.position : -1, lock };
+        return { at: lock.own.length ? line.inks.findIndex((ink) => sameInk(ink, lock.own)) : -1, lock };
+      })
+      .filter(({ at }) => at >= 0);
+  }
+
+  lineWith(stroke) {
+    return this.page.lines.find(({ strokes }) => strokes.includes(stroke));
+  }
+
+  #set(page) {
+    this.page = page;
+    this.#strokes = this.drawing.strokes;
+    this.#pages.set(this.drawing.now, page);
+    if (this.selected >= this.symbols.length) this.selected = null;
   }
 
   // Reading
 
+  /** What to read next, null if there is nothing. `rest`: ms to wait with it. */
   question(steps) {
     const options = { steps, alternatives: ALTERNATIVES };
-    if (this.incoming) return { file: this.incoming, opened: true, options: { ...options, ink: true } };
+    if (this.incoming) return { page: true, file: this.incoming, opened: true, options: { ...options, ink: true } };
     if (this.drawing.empty) return null;
     const { photo, strokes } = this.drawing.now;
-    if (this.locks.size) options.lock = Object.fromEntries(this.#lockedSymbols);
-    // The server sees more in a photo than the strokes that it sends back.
-    if (photo && strokes === null) return { file: photo.file, photo, options };
-    const read = this.drawing.strokes;
-    return { strokes: read.map(({ points }) => points.map(([x, y]) => [x, y])), read, options };
-  }
-
-  /** The answer to show, or { refused: symbol } where no formula keeps the lock that was tried. */
-  receive({ question, data, steps }) {
-    const broken = this.#lockedSymbols.find(([position, symbol]) => data.symbols[position]?.symbol !== symbol);
-    if (this.tried && broken && !question.opened) return { refused: broken[1] };
-    this.tried = null;
-    if (broken) this.locks.delete(broken[0]); // an old one, under other weights or with fewer steps
-    let strokes = question.read;
-    if (question.opened) {
-      strokes = adopt(data.ink.strokes);
-      this.#writing = null;
-      this.#answered = true;
-      this.drawing.open({ ...BLANK, strokes });
-    } else if (question.photo) {
-      strokes = question.photo.traced ??= data.ink.strokes.map((points) => ({ points }));
-      this.#saveDraft();
+    const untouched = photo && strokes === null;
+    // In a photo is more to be seen than the strokes that were traced.
+    const whole = untouched ? { file: photo.file, photo } : { strokes: plain(this.drawing.strokes) };
+    if (untouched && !photo.traced) return { page: true, ...whole, options };
+    const { lines, asides, checked } = this.page;
+    const rest = this.#changed + REST - performance.now();
+    const line = lines.find((each) => this.#isDue(each)) ?? lines.find(({ data, final }) => data && !final);
+    if (line) {
+      const only = lines.length + asides.length === 1;
+      return this.#lineQuestion(line, only ? whole : { strokes: plain(line.strokes) }, options, rest);
     }
-    this.incoming = null;
-    return { data, strokes, steps, moved: question.opened };
+    if (checked || !mayBeSeveral(this.page, this.drawing.strokes)) return null;
+    return { page: true, ...whole, read: this.drawing.strokes, rest, options };
   }
 
-  /** This answer, or null, is on the page; one that is about the ink there goes into the history. */
-  show(answer) {
-    this.answer = answer;
-    if (this.selected >= this.symbols.length) this.selected = null;
+  #lineQuestion(line, source, options, rest) {
+    const held = this.#held(line);
+    const about = { read: line.strokes, locks: named(held), options };
+    const { data, inks, strokes } = line;
+    // New ink is followed at once, and read in full when the pen rests.
+    const follows = !isCurrent(line) && (data || this.#added) && source.strokes;
+    const known = (data?.symbols ?? []).map(({ symbol, modifier }, i) => {
+      const lock = held.find(({ at }) => at === i)?.lock;
+      const numbers = inks[i].map((stroke) => strokes.indexOf(stroke));
+      return { symbol: lock?.symbol ?? symbol, modifier, strokes: numbers, locked: Boolean(lock) };
+    });
+    if (follows) {
+      return { ...about, ...source, options: { alternatives: ALTERNATIVES }, live: { known, gestures: this.#added } };
+    }
+    const quiet = isCurrent(line) && !line.final && !line.due && line.locks === named(held);
+    // Locks of other ink than this are known by their strokes only.
+    if (quiet && held.length) return { ...about, ...source, rest, live: { known, gestures: false, final: true } };
+    if (held.length) options.lock = Object.fromEntries(held.map(({ at, lock }) => [at, lock.symbol]));
+    return { ...about, ...source, rest: quiet ? rest : 0 };
+  }
+
+  #isDue(line) {
+    if (line.due) return true;
+    if (line.data && isFramed(line.data)) return false; // only the whole page has frames
+    return !isCurrent(line) || line.locks !== named(this.#held(line));
+  }
+
+  /** Whether an answer to this would still be of use. */
+  isAbout({ page, read, locks, opened, photo }) {
+    if (opened) return this.incoming !== null;
+    if (page) return photo && !read ? this.drawing.now.photo === photo : this.drawing.strokes === read;
+    const there = new Set(this.drawing.strokes);
+    const line = this.lineWith(read[0]);
+    if (!line || !read.every((stroke) => there.has(stroke))) return false;
+    return !sameInk(read, line.strokes) || locks === named(this.#held(line));
+  }
+
+  /** A step of a line's refinement as it is shown: symbols that were there stay, others are boxes. */
+  watch({ question: { read }, data }, afresh) {
+    const before = afresh ? [] : (this.lineWith(read[0])?.data?.symbols ?? []);
+    const known = kept(before, data.rows);
+    const masked = data.masked.filter((position) => !known.has(position));
+    const confidence = data.rows.map((_, i) => before[known.get(i)]?.confidence ?? 1);
+    return { ...data, stroke: read[0], masked, confidence };
+  }
+
+  /** What is new in an answer about ink that is being written, as a step. */
+  news({ question, data: { symbols, kept: known } }) {
+    const rows = symbols.map(({ symbol, modifier }) => [symbol, modifier]);
+    const masked = symbols.map(({ position }) => position).filter((position) => !known.includes(position));
+    return this.watch({ question, data: { rows, masked, total: 1 } }, false);
+  }
+
+  /** Take an answer. { refused: symbol } where no formula keeps a lock. */
+  receive({ question, data, steps }) {
+    if (question.page) return this.#receivePage(question, data);
+    const line = this.lineWith(question.read[0]);
+    const broken = JSON.parse(question.locks).find(([at, symbol]) => data.symbols[at]?.symbol !== symbol);
+    if (broken && this.onTrial) return { refused: broken[1] };
+    const gone = new Set((data.erased ?? []).map((i) => question.read[i]));
+    const more = { strokes: line.strokes, steps, due: false, final: data.final ?? true };
+    const next = asRead({ ...line, strokes: question.read }, data, question.read, more);
+    next.read = question.read.filter((stroke) => !gone.has(stroke));
+    next.locks = named(this.#held(next));
+    this.#set({ ...this.page, lines: this.page.lines.map((each) => (each === line ? next : each)) });
+    const gesture = data.gestures?.at(-1);
+    if (gesture) {
+      const scratch = gesture === "scratched" ? data.erased.at(-1) : question.read.length - 1;
+      this.drawing.obey(question.read[scratch], gone);
+    }
+    return { gesture };
+  }
+
+  #receivePage({ opened, photo }, data) {
+    if (opened) {
+      const strokes = adopt(data.ink.strokes);
+      const snapshot = { ...BLANK, strokes };
+      for (const stroke of strokes) this.#moved.add(stroke);
+      this.#writing = this.incoming = null;
+      this.#pages.set(snapshot, found(data, strokes, NOTHING));
+      this.drawing.open(snapshot);
+      return {};
+    }
+    const first = photo && !photo.traced;
+    if (photo) photo.traced ??= data.ink.strokes.map((points) => ({ points }));
+    const page = found(data, this.drawing.strokes, this.page);
+    const [line, ...others] = page.lines;
+    if (first && !others.length) line.due = line.data?.confidence < DOUBT;
+    else if (!photo && !others.length && !this.page.lines.includes(line)) line.final = false; // as any formula
+    this.#set(page);
+    this.#saveDraft();
+    return {};
+  }
+
+  /** Read everything once more. */
+  readAgain() {
+    const lines = this.page.lines.map((line) => ({ ...line, due: !(line.data && isFramed(line.data)) }));
+    this.#set({ ...this.page, lines });
+  }
+
+  /** All is read: what is there goes into the history. */
+  keep() {
     const { now, strokes } = this.drawing;
-    if (!answer?.data.latex || !this.#writing || !strokes.length || !this.current) return;
+    const answer = this.current;
+    if (!answer?.latex || !this.#writing || !strokes.length) return;
+    this.#saveDraft();
     this.history.keep({
       id: this.#writing,
       time: Date.now(),
-      latex: answer.data.latex,
+      latex: answer.latex,
       pen: now.pen,
-      strokes: strokes.map(({ points }) => points.map(([x, y]) => [x, y].map((v) => Math.round(10 * v) / 10))),
-      locks: this.#lockedSymbols,
+      strokes: plain(strokes).map((points) => points.map((point) => point.map((v) => Math.round(10 * v) / 10))),
+      ...this.#said(),
     });
+  }
+
+  /** Lines and locks, by the numbers of their strokes. */
+  #said() {
+    const numbers = new Map(this.drawing.strokes.map((stroke, i) => [stroke, i]));
+    const numbered = (strokes) => strokes.map((stroke) => numbers.get(stroke));
+    const lines = this.page.lines.map(({ strokes }) => numbered(strokes));
+    const held = new Set(this.locks.values());
+    const locks = [...held].map(({ ink, own, position, symbol }) => {
+      return { ink: numbered(ink), own: numbered(own), position, symbol };
+    });
+    return { lines, locks };
   }
 
   // Writing
 
-  open({ locks = [], writing = null, ...snapshot }) {
+  /** Show something else: { strokes, photo, pen }, and of what was kept its `lines` and `locks`. */
+  open({ lines = null, locks = [], writing = null, strokes, photo = null, pen = PEN }) {
     this.#writing = writing;
-    const { photo } = snapshot;
-    const pen = photo ? Math.max(PEN, photo.width / 220) : (snapshot.pen ?? PEN);
-    const next = { ...BLANK, ...snapshot, pen };
-    this.#locksOf.set(next, new Map(locks.map(([position, symbol]) => [position, { symbol }])));
+    const inkOf = (numbers) => numbers.map((i) => strokes[i]);
+    const sound = (numbers) => Array.isArray(numbers) && numbers.length && inkOf(numbers).every(Boolean);
+    const next = { ...BLANK, strokes, photo, pen: photo ? Math.max(PEN, photo.width / 220) : pen };
+    if (Array.isArray(locks)) {
+      next.locks = locks
+        .filter(({ ink, own }) => sound(ink) && sound(own))
+        .map((lock) => ({ ...lock, ink: inkOf(lock.ink), own: inkOf(lock.own) }));
+    }
+    if (Array.isArray(lines) && lines.length && lines.every(sound)) {
+      const parts = lines.map((numbers) => unread(inkOf(numbers)));
+      const rest = strokes.filter((stroke) => !parts.some((part) => part.strokes.includes(stroke)));
+      const asides = rest.length ? [{ kind: "", strokes: rest, guess: "" }] : [];
+      this.#pages.set(next, { lines: parts, asides, checked: !rest.length });
+    }
     this.drawing.open(next);
   }
 
-  /** The ink is another. Whether its answer is there already, and whether it came onto an empty page. */
-  followInk() {
-    const { now, empty } = this.drawing;
+  /** The drawing is another; whether ink came onto an empty page. */
+  follow() {
+    const { now, strokes, empty } = this.drawing;
+    const appeared = !this.#strokes.length && !empty;
     const id = this.#writings.get(now) ?? this.#writing ?? crypto.randomUUID?.() ?? String(Math.random());
     this.#writings.set(now, id);
     this.#writing = empty ? null : id;
-    this.locks = this.#locksOf.get(now) ?? new Map();
-    this.tried = null;
-    this.selected = null;
+    this.incoming = null;
+    if (strokes !== this.#strokes) {
+      this.#changed = performance.now();
+      this.selected = null;
+      this.#added = strokes.length === this.#strokes.length + 1 && this.#strokes.every((s, i) => s === strokes[i]);
+    }
+    this.#set(this.#pages.get(now) ?? (strokes === this.#strokes ? this.page : carried(this.page, strokes)));
     this.#saveDraft();
-    const found = { answered: this.#answered, appeared: this.#wasEmpty && !empty };
-    if (!this.#answered) this.incoming = null;
-    this.#answered = false;
-    this.#wasEmpty = empty;
-    return found;
+    return appeared;
   }
 
   /** What a reload brings back. */
   #saveDraft() {
     const { now, strokes } = this.drawing;
-    saveDraft({ writing: this.#writing, pen: now.pen, strokes, locks: this.#lockedSymbols });
+    saveDraft({ writing: this.#writing, pen: now.pen, strokes, ...this.#said() });
   }
 
   // Correcting
 
-  /** The strokes of one symbol of the answer. */
-  inkOf(position) {
-    return (this.symbols[position].strokes ?? []).map((i) => this.answer.strokes[i]).filter(Boolean);
+  /** Where a symbol is that has no ink of its own, if that is known. */
+  boxOf({ box, ink, line }) {
+    return ink.length || this.#moved.has(line.strokes[0]) ? null : box;
   }
 
   /** The position before or after the selected one, if there is any. */
@@ -134,31 +314,25 @@ export class Session {
     return shown[to]?.position;
   }
 
-  /** Lock a symbol, if the answer is about this ink; whether it is. */
+  /** Lock a symbol; if that cannot be, why. */
   lock(position, symbol) {
     const before = this.symbols[position];
-    if (!this.current || !before) return false;
-    this.tried ??= new Map(this.locks);
-    const choices = [[before.symbol, before.confidence], ...before.alternatives];
-    this.#setLocks(this.locks.set(position, { choices, ...this.locks.get(position), symbol }));
-    return true;
+    if (!before || !isCurrent(before.line)) return "The new ink is not read yet";
+    if (isFramed(before.line.data)) return "Symbols of cases and matrices cannot be locked";
+    const choices = this.locks.get(position)?.choices ?? [[before.symbol, before.confidence], ...before.alternatives];
+    const lock = { ink: before.line.strokes, own: before.ink, position: before.at, symbol, choices };
+    this.drawing.lock([...this.#others([before]), lock]);
+    this.#trials.add(this.drawing.now);
+    return null;
   }
 
   unlock(positions) {
-    for (const position of positions) this.locks.delete(position);
-    this.#setLocks(this.locks);
+    this.drawing.lock(this.#others(positions.map((position) => this.symbols[position])));
   }
 
-  /** The answer before the lock still stands. */
-  takeLockBack() {
-    this.#setLocks(this.tried);
-    this.tried = null;
-  }
-
-  /** Locks belong to the ink. */
-  #setLocks(locks) {
-    this.locks = locks;
-    this.#locksOf.set(this.drawing.now, locks);
-    this.#saveDraft();
+  /** The locks but those of some symbols. */
+  #others(symbols) {
+    const gone = symbols.flatMap(({ line, at }) => this.#held(line).filter((each) => each.at === at));
+    return this.drawing.now.locks.filter((lock) => !gone.some((each) => each.lock === lock));
   }
 }

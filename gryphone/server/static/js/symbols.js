@@ -39,14 +39,14 @@ export class SymbolPanel extends EventTarget {
   }
 
   /** Show symbols [{ position, symbol, confidence, choices }], locks (position -> symbol), one selected. */
-  show(symbols, locks, selected) {
+  show(symbols, locks, selected, confidence) {
     const typed = selected === this.#last ? $("other")?.value : "";
     this.#last = selected ?? this.#last;
     this.#showChips(symbols, locks, selected);
     const symbol = symbols.find(({ position }) => position === selected);
     this.#frame.classList.toggle("open", symbol !== undefined);
     const focused = this.#body.querySelector(":focus-visible"); // by the keyboard, not the mouse
-    this.#body.replaceChildren(...(symbol ? this.#details(symbol, locks) : this.#rest(symbols, locks)));
+    this.#body.replaceChildren(...(symbol ? this.#details(symbol, locks) : this.#rest(symbols, locks, confidence)));
     if (typed && symbol) $("other").value = typed;
     if (focused) this.#refocus(focused);
   }
@@ -64,8 +64,9 @@ export class SymbolPanel extends EventTarget {
     const shown = symbols.filter(({ symbol }) => symbol !== "<empty>");
     const known = (position) => shown.some((symbol) => symbol.position === position);
     const entry = [selected, before, this.#last].find(known) ?? shown[0]?.position;
+    const several = shown.some(({ number }) => number > 0);
     this.#chips.replaceChildren(
-      ...shown.map(({ position, symbol, confidence }) => {
+      ...shown.flatMap(({ position, symbol, confidence, number }, i) => {
         const locked = locks.has(position);
         const doubt = !locked && confidence < SURE;
         const chip = h(
@@ -83,7 +84,8 @@ export class SymbolPanel extends EventTarget {
           h("span", { class: "meter", style: `--share: ${locked ? 1 : confidence}` }),
         );
         if (locked) chip.append(icon("lock"));
-        return chip;
+        const first = several && number !== shown[i - 1]?.number;
+        return first ? [h("span", { class: "number", "aria-hidden": "true" }, String(number + 1)), chip] : [chip];
       }),
     );
     const chip = this.#chips.querySelector('[tabindex="0"]');
@@ -92,7 +94,7 @@ export class SymbolPanel extends EventTarget {
   }
 
   #arrows(event) {
-    const chips = [...this.#chips.children];
+    const chips = [...this.#chips.querySelectorAll(".chip")];
     const at = chips.indexOf(event.target.closest(".chip"));
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: chips.length - 1 }[event.key];
     if (to === undefined || at < 0) return;
@@ -200,33 +202,22 @@ export class SymbolPanel extends EventTarget {
       h(
         "button",
         { type: "button", class: "quiet", title: "Delete", onclick: () => this.#emit("erase", position) },
-        "Erase its ink",
+        icon("eraser"),
+        h("span", {}, "Erase its ink"),
       ),
       h(
         "button",
         { type: "button", class: "quiet", title: "Escape", onclick: () => this.#emit("pick", null) },
-        "Close",
+        icon("close"),
+        h("span", {}, "Close"),
       ),
     );
   }
 
   /** Nothing selected: what needs a look. */
-  #rest(symbols, locks) {
-    if (!symbols.length)
-      return [
-        h(
-          "p",
-          { class: "hint" },
-          "Once a formula is read, pick a symbol to see its ink and its alternatives.",
-        ),
-      ];
-    const doubtful = symbols.filter(
-      ({ position, confidence, symbol }) => confidence < SURE && !locks.has(position) && symbol !== "<empty>",
-    );
-    const text = doubtful.length
-      ? `${doubtful.length} uncertain ${doubtful.length === 1 ? "symbol" : "symbols"}. Pick one in the formula to see what else it may be.`
-      : "Pick a symbol in the formula to see its ink and its alternatives.";
-    const out = [h("p", { class: "hint" }, text)];
+  #rest(symbols, locks, confidence) {
+    const open = symbols.filter(({ position, symbol }) => !locks.has(position) && symbol !== "<empty>");
+    const out = [h("p", { class: "hint" }, advice(symbols, open, confidence))];
     if (locks.size) {
       const label = locks.size === 1 ? "Remove the lock" : `Remove ${locks.size} locks`;
       out.push(
@@ -239,4 +230,21 @@ export class SymbolPanel extends EventTarget {
   #emit(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
+}
+
+/** What to do with a formula of which nothing is selected; `open` are its symbols without a lock. */
+function advice(symbols, open, confidence) {
+  if (!symbols.length) return "Once a formula is read, pick a symbol to see its ink and its alternatives.";
+  const doubtful = open.filter((each) => each.confidence < SURE).length;
+  if (doubtful) {
+    const some = doubtful === 1 ? "1 uncertain symbol" : `${doubtful} uncertain symbols`;
+    return `${some}. Pick one in the formula to see what else it may be.`;
+  }
+  if (!open.length || confidence >= SURE) return "Pick a symbol in the formula to see its ink and its alternatives.";
+  const least = open.reduce((a, b) => (b.confidence < a.confidence ? b : a));
+  return (
+    `${percent(confidence)} is the chance that the whole formula is right. No symbol stands out: ` +
+    `small doubts add up, and how symbols stand to each other counts too. ` +
+    `The least sure is ${spoken(least.symbol)}, ${percent(least.confidence)}.`
+  );
 }

@@ -1,6 +1,7 @@
 // Light or dark: the system's choice until the user makes one.
 
 import { $ } from "./dom.js";
+import { remember } from "./storage.js";
 
 const KEY = "gryphone.theme";
 
@@ -11,11 +12,7 @@ export function installTheme(onChange) {
   const toggle = () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
     root.dataset.theme = dark ? "light" : "dark";
-    try {
-      localStorage.setItem(KEY, root.dataset.theme);
-    } catch {
-      // Storage is off: the choice lasts as long as the page.
-    }
+    remember("localStorage", KEY, root.dataset.theme);
     onChange();
   };
   system.addEventListener("change", onChange);
