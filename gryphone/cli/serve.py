@@ -39,15 +39,15 @@ def serve(
         int | None, typer.Option(help="Inks that are read together (as suits the device).")
     ] = None,
     readers: Annotated[int, typer.Option(help="Processes that read photos and files.")] = 2,
+    compute: Annotated[
+        int, typer.Option(help="Processes that compute what is read with SymPy; 0 for none.")
+    ] = 0,
     workers: Annotated[
         int, typer.Option(help="Processes with a model each, on one port; GPUs are shared out.")
     ] = 1,
     drain: Annotated[
         float, typer.Option(help="Seconds of serving on, not ready, after the signal to stop.")
     ] = 0.0,
-    compute: Annotated[
-        int, typer.Option(help="Processes that compute what is read with SymPy; 0 for none.")
-    ] = 0,
     open_: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the page in a browser (on a desktop)."),
@@ -70,9 +70,9 @@ def serve(
         queue=queue,
         batch=batch,
         readers=readers,
+        compute=compute,
         workers=workers,
         drain=drain,
-        compute=compute,
     )
     if weights is not None and not weights.is_dir():
         raise ConfigError(f"--weights {weights}: no such folder")

@@ -61,12 +61,12 @@ class Settings:
     patches: int = 1_500
     page: int = 4_000
     scans: int = 50
-    workers: int = 1
-    worker: int | None = None
-    drain: float = 0.0
     compute: int = 0
     compute_seconds: float = 5.0
     compute_megabytes: int = 512
+    workers: int = 1
+    worker: int | None = None
+    drain: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -142,7 +142,8 @@ export function follow(strokes: ReadonlyArray<Stroke>, options?: LiveOptions): P
 /** Read strokes, or a file: a photo, InkML, or strokes as JSON. Loads the engine if need be. */
 export function recognize(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<Answer>;
 
-/** Find and read all formulas; without the options about one: `lock`, `hint`, `remask`, `deadline_ms`. */
-export function recognizePage(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<PageAnswer>;
 /** Write LaTeX in another notation, one of the engine's `targets`. */
 export function convert(latex: string, format: string): Promise<string>;
+
+/** Find and read all formulas; without the options about one: `lock`, `hint`, `remask`, `deadline_ms`. */
+export function recognizePage(source: ReadonlyArray<Stroke> | Blob, options?: Options): Promise<PageAnswer>;

@@ -42,12 +42,6 @@ function settle({ id, answer }) {
   else resolve(answer);
 }
 
-/** Follow ink that is being written: its strokes, and what was known of them before. */
-export const follow = (strokes, { known = [], gestures = true, final = false, ...options } = {}) =>
-  recognize(strokes, { ...options, live: { known, gestures, final } });
-
-/** Find and read all formulas of a page: strokes or a File. */
-export const recognizePage = (source, options) => recognize(source, { ...options, page: true });
 /** LaTeX in another notation: one of `targets` of what the engine says of itself. */
 export async function convert(latex, format) {
   await load();
@@ -58,6 +52,13 @@ export async function convert(latex, format) {
   });
   return text;
 }
+
+/** Follow ink that is being written: its strokes, and what was known of them before. */
+export const follow = (strokes, { known = [], gestures = true, final = false, ...options } = {}) =>
+  recognize(strokes, { ...options, live: { known, gestures, final } });
+
+/** Find and read all formulas of a page: strokes or a File. */
+export const recognizePage = (source, options) => recognize(source, { ...options, page: true });
 
 /** Read strokes, [[[x, y], ...], ...], or a File: a photo, InkML or strokes as JSON. */
 export async function recognize(source, { onStep, signal, ...options } = {}) {

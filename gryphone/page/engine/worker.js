@@ -115,7 +115,10 @@ self.onmessage = async ({ data: { id, strokes, file, options, stop, latex, forma
   asked = true;
   try {
     const { python, local, files } = await started;
-    if (format) return postMessage({ id, answer: JSON.parse(local.convert(latex, format)) });
+    if (format) {
+      await files();
+      return postMessage({ id, answer: JSON.parse(local.convert(latex, format)) });
+    }
     const emit = (step) => {
       postMessage({ id, step: JSON.parse(step) });
       return stop !== null && Atomics.load(stop, 0) === id;

@@ -12,11 +12,12 @@ function math(latex) {
   return element;
 }
 
-/** Rows [name, value element or text] of an answer about these lines. */
-function rows(lines, { simplified, value, holds, solutions, steps }) {
+/** Rows [name, text or elements] of an answer. */
+function rows({ simplified, value, holds, solutions, steps }) {
   if (steps.length) return steps.map((step, i) => [`${i + 1} → ${i + 2}`, step]);
-  const found = Object.entries(solutions).flatMap(([letter, roots]) => [
-    [letter, roots.length ? roots.map((root) => math(root)).flatMap((m, i) => (i ? [", ", m] : [m])) : "no solution found"],
+  const found = Object.entries(solutions).map(([letter, roots]) => [
+    letter,
+    roots.length ? roots.flatMap((root, i) => (i ? [", ", math(root)] : [math(root)])) : "no solution found",
   ]);
   if (holds !== null) return [["It is", holds ? "true, whatever the letters" : "not true, whatever the letters"]];
   return [["Simplified", math(simplified)], ...(value === null ? [] : [["Value", value]]), ...found];
@@ -53,7 +54,7 @@ export class Computing {
   async #ask() {
     const { signal } = (this.#abort = new AbortController());
     try {
-      const found = rows(this.#lines, await compute(this.#lines, signal));
+      const found = rows(await compute(this.#lines, signal));
       if (signal.aborted) return;
       const list = found.map(([name, value]) => [h("dt", {}, name), h("dd", {}, ...[value].flat())]);
       $("computed").replaceChildren(h("dl", {}, ...list.flat()));

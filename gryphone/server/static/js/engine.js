@@ -18,6 +18,10 @@ const local = {
     return (await engine).load({ onProgress });
   },
 
+  async convert(latex, format) {
+    return (await engine).convert(latex, format).catch(told);
+  },
+
   async recognizePage({ strokes, file, options }, signal) {
     const { recognizePage } = await engine;
     return recognizePage(file ?? strokes, { ...options, signal }).catch(told);
@@ -26,10 +30,6 @@ const local = {
   async follow({ strokes, options, live }, signal) {
     const { follow } = await engine;
     return follow(strokes, { ...options, ...live, signal }).catch(told);
-  },
-
-  async convert(latex, format) {
-    return (await engine).convert(latex, format);
   },
 
   async *recognize({ strokes, file, options }, signal) {
