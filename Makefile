@@ -38,6 +38,7 @@ test: $(READY)
 test-ray: $(READY)
 	$(BIN)/pip install -q -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest tests/ray
+
 $(BUILD)/.ready: constraints.txt
 	$(PYTHON) -m venv $(BUILD)
 	$(BUILD)/bin/pip install -q -c constraints.txt build

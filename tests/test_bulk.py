@@ -28,7 +28,7 @@ from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 
 ASK = Ask(steps=2)
-ODD = "a \udcff.inkml"  # no UTF-8, as old archives have it
+ODD = "a \udcff\u2028\x85.inkml"  # no UTF-8, as old archives have it, and line ends of Unicode
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pickle
+import platform
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -396,7 +397,8 @@ def _keys_of(batch: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[
 def read_shard(shard: Path) -> list[str]:
     """The lines of results in a shard."""
     if shard.suffix == ".jsonl":
-        return shard.read_text(encoding="utf-8").splitlines(keepends=True)
+        with shard.open(encoding="utf-8", newline="\n") as file:  # names hold other line ends
+            return list(file)
     import pyarrow.parquet as pq
 
     lines: list[str] = pq.read_table(shard, columns=["json"])["json"].to_pylist()
@@ -408,7 +410,7 @@ def write_shard(shard: Path, lines: Sequence[str]) -> None:
     if not lines:
         shard.unlink(missing_ok=True)
         return
-    fresh = shard.with_name(f".{shard.name}.{os.uname().nodename}-{os.getpid()}")
+    fresh = shard.with_name(f".{shard.name}.{platform.node()}-{os.getpid()}")
     with writing(shard.parent, "make room; the same command goes on"):
         try:
             with fresh.open("wb") as file:
