@@ -1,5 +1,10 @@
 """Computing an answer: what comes out, and what ends it."""
 
+import json
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from gryphone.errors import ConfigError, LatexError
@@ -49,3 +54,17 @@ def test_time_and_memory_are_bounded() -> None:
         compute(r"1 + \ldots")
     with pytest.raises(ConfigError, match="limits must be more than 0"):
         compute("1", seconds=0)
+
+
+def test_no_other_question_is_begun_after_so_long() -> None:
+    with Calculator() as calculator:
+        assert calculator.compare(["x", "x", "x"], most=-1) == ["cannot tell", "cannot tell"]
+
+
+def test_a_process_that_nobody_listens_to_ends() -> None:
+    endless = ["_worked_out", r"\prod _ { i = 1 } ^ { 999999999 } i", "e"]
+    command = [sys.executable, "-m", "gryphone.writers.compute", "512", "0.5"]
+    asked = "".join(json.dumps(each) + "\n" for each in (["unknown"], endless))
+    done = subprocess.run(command, input=asked, text=True, capture_output=True, timeout=120)
+    assert "cannot compute it: 'unknown'" in done.stdout
+    assert done.returncode == -signal.SIGALRM

@@ -54,6 +54,27 @@ def test_what_cannot_be_written(
     assert message in answer.json()["error"]["message"]
 
 
+def test_bodies_that_are_not_parsed(client: TestClient) -> None:
+    body = b'{"latex": "x", "format": "typst"}'
+    answer = client.post("/v1/convert", content=body, headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
+    long = {"latex": "x", "format": "typst", "more": ["x"] * 100_000}
+    answer = client.post("/v1/convert", json=long)
+    assert answer.status_code == 413 and "262144 bytes" in answer.json()["error"]["message"]
+
+
+def test_writing_formulas_takes_a_place(client: TestClient) -> None:
+    admission = client.app.state.service.admission
+    asked = {"latex": "x", "format": "typst"}
+    admission.inside += 64
+    try:
+        assert client.post("/v1/convert", json=asked).status_code == 503
+    finally:
+        admission.inside -= 64
+    assert client.post("/v1/convert", json=asked).status_code == 200
+    assert admission.inside == 0
+
+
 def test_nothing_is_computed_unless_it_is_turned_on(client: TestClient) -> None:
     assert client.get("/v1/model").json()["compute"] is False
     answer = client.post("/v1/compute", json={"lines": ["1+1"]})

@@ -30,7 +30,7 @@ from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
 from gryphone.server.schemas import WRITTEN, Options, parse_compute, parse_convert
 from gryphone.server.settings import Settings
-from gryphone.server.submission import FORM, Kind, Submission, media_type, read_request, warm_up
+from gryphone.server.submission import FORM, JSON, Kind, Submission, media_type, read_request, warm_up
 from gryphone.server.telemetry import Metrics
 from gryphone.writers import TARGETS, write
 from gryphone.writers.compute import Calculator
@@ -129,29 +129,43 @@ class Service:
 
     async def convert(self, request: Request) -> dict[str, str]:
         """A formula in another notation."""
-        asked = parse_convert((await self._receive(request)).data)
+        asked = parse_convert(await self._formulas(request))
         if asked.format not in self.targets:
             known = ", ".join(self.targets)
             raise Problem(422, "bad_options", f"format: it must be one of {known}")
-        if TARGETS[asked.format].quick:
-            work = self.quick_workers.submit(write, asked.latex, asked.format)
-        else:
-            work = self.calculators.submit(lambda calculator: calculator.write(asked.latex))
-        return {"format": asked.format, "text": await self._worked(request, work)}
+        place = Place(self.admission, self._ahead())
+        try:
+            if TARGETS[asked.format].quick:
+                work = self.quick_workers.submit(write, asked.latex, asked.format)
+            else:
+                work = self.calculators.submit(lambda calculator: calculator.write(asked.latex))
+            return {"format": asked.format, "text": await self._worked(request, work)}
+        finally:
+            place.close()
 
     async def compute(self, request: Request) -> dict[str, Any]:
         """What a formula comes to, or each line of a working against the next."""
         if not self.settings.compute:
             raise Problem(404, "not_found", "this server does not compute; see its --compute")
-        lines = parse_compute((await self._receive(request)).data).lines
+        lines = parse_compute(await self._formulas(request)).lines
+        most = self.settings.seconds / 2  # or nobody would wait for the end of a long working
 
         def ask(calculator: Calculator) -> dict[str, Any]:
             if len(lines) > 1:
-                return {"steps": calculator.compare(lines)}
+                return {"steps": calculator.compare(lines, most=most)}
             return asdict(calculator.compute(lines[0]))
 
         found: dict[str, Any] = await self._worked(request, self.calculators.submit(ask))
         return found
+
+    async def _formulas(self, request: Request) -> bytes:
+        """A body of LaTeX, short enough to be parsed on the event loop."""
+        body = await self._receive(request)
+        if media_type(body.content_type) != JSON:
+            raise Problem(415, "bad_type", f"formulas come as {JSON}")
+        if len(body.data) > QUICK:
+            raise Problem(413, "too_large", f"a body of formulas has {QUICK} bytes at most")
+        return body.data
 
     async def _worked(self, request: Request, work: Future[T]) -> T:
         return await _if_connected(request, asyncio.wrap_future(work), self.settings.seconds)

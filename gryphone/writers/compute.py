@@ -6,9 +6,12 @@ Nothing here changes an answer: what was read stays as it was written, right or 
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -84,10 +87,17 @@ class Calculator:
         """Simplify, evaluate and solve a formula."""
         return Computed(**self._ask(_worked_out, latex, constants))
 
-    def compare(self, lines: Sequence[str], constants: str = "e") -> list[str]:
-        """Each line of a working against the next; a line may begin with =."""
-        found = []
+    def compare(
+        self, lines: Sequence[str], constants: str = "e", most: float = math.inf
+    ) -> list[str]:
+        """Each line of a working against the next; a line may begin with =. After `most` seconds
+        no other question is begun."""
+        found: list[str] = []
+        due = time.monotonic() + most
         for one, two in pairwise(line.strip().removeprefix("=") for line in lines):
+            if time.monotonic() > due:
+                found.append(UNKNOWN)
+                continue
             try:
                 found.append(self._ask(_equal, one, two, constants)["is"])
             except (LatexError, ComputeError):  # one has no clear meaning, or takes too long
@@ -103,7 +113,7 @@ class Calculator:
         if self._process is None:
             paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(self.megabytes)],
+                [sys.executable, "-m", __name__, str(self.megabytes), str(self.seconds)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -162,18 +172,24 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     import sympy  # noqa: F401  now, not while a question waits
 
+    # Whoever asked may be gone, and would not end it: it ends itself (but on Windows).
+    alarm = getattr(signal, "alarm", lambda seconds: None)
     print("{}", flush=True)
     functions = {f.__name__: f for f in (_worked_out, _equal, _written)}
     for line in sys.stdin:
         name, *args = json.loads(line)
+        alarm(math.ceil(float(sys.argv[2])) + 1)
         try:
             answer = functions[name](*args)
         except LatexError as error:
             answer = {"latex": str(error)}
         except GryphoneError as error:
             answer = {"error": str(error)}
-        except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # SymPy has many
             answer = {"error": f"SymPy cannot compute it: {error or type(error).__name__}"}
+        alarm(0)
         print(json.dumps(answer), flush=True)
 
 
