@@ -387,6 +387,7 @@ def test_errors_are_one_line_and_lose_no_ink(browser: Browser, server: str) -> N
     )
     expect(notice).to_contain_text("there is nothing to read")
     desk.find("#notice-close").click()
+    expect(desk.find("#notice")).to_be_hidden()
     assert desk.latex == "a+b=c"
     desk.page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a"})
     expect(notice).to_have_text("a.txt is neither a picture (PNG, JPEG, …) nor InkML.")

@@ -50,7 +50,7 @@ export function installControls(page) {
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),
     "help-open": () => $("help").showModal(),
     "notice-retry": () => page.ask(),
-    "notice-close": page.hideNotice,
+    "notice-close": () => page.hideNotice(),
   };
   for (const [id, run] of Object.entries(actions)) $(id).addEventListener("click", run);
   for (const button of document.querySelectorAll("[data-tool]")) {

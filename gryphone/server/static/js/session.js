@@ -264,7 +264,7 @@ export class Session {
     const next = { ...BLANK, strokes, photo, pen: photo ? Math.max(PEN, photo.width / 220) : pen };
     if (Array.isArray(locks)) {
       next.locks = locks
-        .filter(({ ink, own }) => sound(ink) && sound(own))
+        .filter((lock) => sound(lock?.ink) && sound(lock?.own))
         .map((lock) => ({ ...lock, ink: inkOf(lock.ink), own: inkOf(lock.own) }));
     }
     if (Array.isArray(lines) && lines.length && lines.every(sound)) {
