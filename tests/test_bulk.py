@@ -21,6 +21,7 @@ from gryphone.recognition.bulk import (
     Recognise,
     Shards,
     key_of,
+    names_of,
     read_shard,
     write_shard,
 )
@@ -104,6 +105,14 @@ def test_what_a_column_may_hold(tiny_weights: Path, recognizer: Recognizer) -> N
 def test_a_store_that_does_not_answer_is_one_row(tiny_weights: Path) -> None:
     table = pa.table({"file": ["nosuch://place/a.png"]})
     assert "cannot be read: " in Recognise(Job(ASK, tiny_weights))(table)["error"][0].as_py()
+
+
+def test_results_among_the_sources_are_no_input(tmp_path: Path) -> None:
+    ink, out = tmp_path / "a.parquet", tmp_path / "out"
+    out.mkdir()
+    for file in (ink, out / "part-0.parquet"):
+        file.touch()
+    assert names_of([str(tmp_path), str(ink)], out) == [str(ink)]
 
 
 def test_a_state_has_one_key() -> None:

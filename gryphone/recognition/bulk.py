@@ -228,7 +228,7 @@ def run_bulk(
     with writing(out), ExitStack() as held:
         out.mkdir(parents=True, exist_ok=True)
         hold(out / ".lock", held)
-        dataset, names, content = read_sources(sources, shard)
+        dataset, names, content = read_sources(names_of(sources, out), shard)
         settings = settings_of(ask, fingerprint(weights or WEIGHTS))
         before, done = _finished(out, settings)
         job = Job(ask, weights, device, names, content, done, out, kind)
@@ -260,21 +260,27 @@ def start_ray() -> None:
     ray.data.DataContext.get_current().raise_original_map_exception = True
 
 
+def names_of(sources: Sequence[str], out: Path) -> list[str]:
+    """The files of folders, patterns and addresses that fsspec knows, each once; results in the
+    folder `out` that lie among them are no input."""
+    names = dict.fromkeys(name for source in sources for name in _files_of(source))
+    return [name for name in names if not name.startswith(f"{out}{os.sep}")]
+
+
 def read_sources(
-    sources: Sequence[str], shard: int = SHARD
+    names: Sequence[str], shard: int = SHARD
 ) -> tuple[Any, tuple[str, ...], str | None]:
-    """A data set of files (folders, patterns, addresses that fsspec knows), or of Parquet rows,
-    with the columns that name an input and the one that holds it.
+    """A data set of files, or of the rows of Parquet files, with the columns that name an input
+    and the one that holds it.
 
     Files come in blocks of a shard, the same ones in every run.
     """
     import pyarrow as pa
     import ray
 
-    names = [name for source in sources for name in _files_of(source)]
     stores = [name for name in names if name.endswith(".parquet")]
     if not stores:
-        encoded = [os.fsencode(name) for name in dict.fromkeys(names)]
+        encoded = [os.fsencode(name) for name in names]
         blocks = [encoded[i : i + shard] for i in range(0, len(encoded), shard)]
         tables = [pa.table({"file": block}) for block in blocks]
         return ray.data.from_arrow(tables), ("file",), None

@@ -30,7 +30,15 @@ from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
 from gryphone.server.schemas import WRITTEN, Options, parse_compute, parse_convert
 from gryphone.server.settings import Settings
-from gryphone.server.submission import FORM, JSON, Kind, Submission, media_type, read_request, warm_up
+from gryphone.server.submission import (
+    FORM,
+    JSON,
+    Kind,
+    Submission,
+    media_type,
+    read_request,
+    warm_up,
+)
 from gryphone.server.telemetry import Metrics
 from gryphone.writers import TARGETS, write
 from gryphone.writers.compute import Calculator
