@@ -251,7 +251,7 @@ def test_a_name_that_is_no_text(recognizer: Recognizer, folder: Path, tmp_path: 
 
 
 def test_no_file_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def flawed(path: Path) -> None:
+    def flawed(path: Path, name: str | None = None) -> None:
         raise MemoryError("of 3 bytes")
 
     monkeypatch.setattr("gryphone.recognition.batch.read_input", flawed)

@@ -279,7 +279,7 @@ def _result(
             zip(rows, each, alternatives, where, strokes, marked, strict=True)
         )
     )
-    warnings = [*notes_of(ink, whole)]
+    warnings = [*notes_of(ink, whole)] if ink.notes else []
     if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append("this may be more than one formula; give them one at a time")
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)

@@ -27,7 +27,7 @@ DOUBT = 0.7  # confidence below which a picture is read without some of its ink,
 TURNED = 0.5  # turned by a quarter
 IN_DOUBT = 0.95  # below which it is said what makes it hard to read
 MORE = 0.25  # by how much surer another reading must be
-SLACK = 0.15  # by how much less will do for a hint
+SLACK = 0.15  # by how much less will do for a hint that something stands apart
 SURE = 0.6  # what one without some ink must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it
 SMALL, WIDE = 0.45, 0.75  # of the whole width that this may have; that a known word may have
@@ -63,7 +63,6 @@ HINTS = {
     APART: "a part that stands apart may be no formula; without it this is {}",
     OUT: "something may be crossed out; without it this is {}",
 }
-UPSIDE_DOWN = "the picture may be turned; the other way up this is {}"
 
 
 @dataclass(frozen=True)
@@ -134,12 +133,11 @@ def surer(
                 strong = strong and first.confidence < TURNED and result.confidence >= SURE
         if strong and result.confidence >= least:
             fit.append((reading, result, said))
-        elif result.confidence >= max(least - SLACK, LEGIBLE):
+        elif result.confidence >= max(least - SLACK * (reading.note == APART), LEGIBLE):
             hints.append((reading, result))
     if not fit and hints:
         reading, result = max(hints, key=lambda pair: pair[1].confidence)
-        hint = HINTS.get(reading.note, UPSIDE_DOWN).format(result.latex)
-        return replace(first, warnings=(*first.warnings, hint))
+        return replace(first, warnings=(*first.warnings, HINTS[reading.note].format(result.latex)))
     if not fit:
         return first
     reading, result, said = max(fit, key=lambda each: each[1].confidence)

@@ -77,7 +77,7 @@ export function render({ model, el }) {
   }
 
   function show(rows, more) {
-    formula.show({ rows, latex: markedLatex(rows), ...more });
+    formula.show({ latex: markedLatex(rows), ...more });
   }
 
   function say(status, latex = $(".latex").textContent, share = 0) {
