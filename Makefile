@@ -104,7 +104,7 @@ load: $(READY)
 	$(BIN)/python benchmarks/load.py
 
 # What docs/scale.md tells of: workers and replicas (needs nginx), two nodes, a store that is streamed
-# (2 GB of disk, 12 GB of memory for the path that holds it all).
+# (2 GB of disk, 17 GB of memory for the path that holds it all).
 scale: $(READY)
 	$(BIN)/python benchmarks/replicas.py
 	$(BIN)/python benchmarks/nodes.py
