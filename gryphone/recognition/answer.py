@@ -300,6 +300,7 @@ def _result(
         name=ink.id,
         warnings=tuple(warnings),
         ids=best.ids,
+        ink=tuple(ink.strokes),
     )
 
 

@@ -3,6 +3,8 @@
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from gryphone.errors import GryphoneError
 
 DOUBT = 0.9  # a symbol that is less sure is tinted
@@ -11,7 +13,7 @@ WIDE = 600
 
 
 def to_html(result: Any) -> str:
-    """A Result: its formula as MathML, then each symbol in its box, tinted where it is doubtful."""
+    """A Result: its formula as MathML, then its ink with each symbol's box, tinted in doubt."""
     try:
         formula = result.mathml
     except GryphoneError:
@@ -21,28 +23,35 @@ def to_html(result: Any) -> str:
     return (
         f'<div><div style="font-size:1.5em">{formula} '
         f'<small style="opacity:.6">{sure}</small></div>'
-        f"{_map(result.symbols)}<code>{escape(result.latex)}</code>{notes}</div>"
+        f"{_map(result.symbols, result.ink)}<code>{escape(result.latex)}</code>{notes}</div>"
     )
 
 
-def _map(symbols: Any) -> str:
-    """Where each symbol was found, and on its box what else it may be."""
+def _map(symbols: Any, ink: Any) -> str:
+    """The ink; where each symbol was found in it, and on its box what else it may be."""
     placed = [(symbol, symbol.box) for symbol in symbols if symbol.box is not None]
     if not placed:
         return ""
-    left, top = (min(box[side] for _, box in placed) for side in (0, 1))
-    right, bottom = (max(box[side] for _, box in placed) for side in (2, 3))
-    scale = min(HIGH / max(bottom - top, 1e-9), WIDE / max(right - left, 1e-9))
+    points = np.concatenate([[b[:2], b[2:]] for _, b in placed] + [s[:, :2] for s in ink])
+    corner, size = points.min(0), np.maximum(np.ptp(points, axis=0), 1e-9)
+    scale = min(HIGH / size[1], WIDE / size[0])
+
+    def at(some: Any) -> Any:
+        return (np.asarray(some) - corner) * scale + 2
+
     shapes = []
+    for stroke in ink:
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at(stroke[:, :2]))
+        shapes.append(f'<polyline points="{line}" fill="none" stroke="currentColor"/>')
     for symbol, box in placed:
-        x, y = ((box[0] - left) * scale + 2, (box[1] - top) * scale + 2)
-        wide, high = (max((box[i + 2] - box[i]) * scale, 1) for i in (0, 1))
+        (x, y), (right, bottom) = at(box[:2]), at(box[2:])
         red = max(0.0, min(1.0, (DOUBT - symbol.confidence) / DOUBT))
         others = ", ".join(f"{name} {100 * p:.0f} %" for name, p in symbol.alternatives[:3])
         title = f"{symbol.symbol} {100 * symbol.confidence:.0f} %" + (others and f", or {others}")
         shapes.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="#d33" '
-            f'fill-opacity="{red:.2f}" stroke="#888"><title>{escape(title)}</title></rect>'
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(right - x, 1):.1f}" '
+            f'height="{max(bottom - y, 1):.1f}" fill="#d33" fill-opacity="{red:.2f}" '
+            f'stroke="#888"><title>{escape(title)}</title></rect>'
         )
-    size = ((right - left) * scale + 4, (bottom - top) * scale + 4)
-    return f'<svg width="{size[0]:.0f}" height="{size[1]:.0f}">{"".join(shapes)}</svg><br/>'
+    wide, high = size * scale + 4
+    return f'<svg width="{wide:.0f}" height="{high:.0f}">{"".join(shapes)}</svg><br/>'
