@@ -338,7 +338,7 @@ def test_a_notebook_shows_the_formula_and_its_doubts(recognizer: Recognizer) -> 
     root = ElementTree.fromstring(found._repr_html_().replace("&nbsp;", " "))
     boxes = root.findall(".//rect")
     assert len(boxes) == sum(symbol.box is not None for symbol in found.symbols) > 0
-    assert len(root.findall(".//polyline")) == len(power()) > 0
+    assert len(root.findall(".//polyline")) == len(power().strokes) > 0
     assert root.find(".//{http://www.w3.org/1998/Math/MathML}msup") is not None
     # Names may hold anything; what is shown is text.
     bad = Result(r"\text{<b>}", (), 0.5, (), (), 1, 0.0, 0, warnings=("<script>",))
