@@ -34,19 +34,15 @@ PHONE: dict[str, Any] = {
 @pytest.fixture
 def desk(browser: Browser, server: str) -> Iterator[Desk]:
     """A desktop window; the page must not complain, nor break its own content policy."""
-    desk = Desk.open(browser, server)
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, server) as desk:
+        yield desk
 
 
 @pytest.fixture
 def phone(browser: Browser, server: str) -> Iterator[Desk]:
     """A phone."""
-    desk = Desk.open(browser, server, **PHONE)
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, server, **PHONE) as desk:
+        yield desk
 
 
 def serious(desk: Desk) -> list[str]:

@@ -30,10 +30,8 @@ def address(browser: Browser) -> Iterator[str]:
 @pytest.fixture
 def desk(browser: Browser, address: str) -> Iterator[Desk]:
     """Its page."""
-    desk = Desk.open(browser, address, permissions=["clipboard-read", "clipboard-write"])
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, address, permissions=["clipboard-read", "clipboard-write"]) as desk:
+        yield desk
 
 
 def clipboard(desk: Desk) -> str:

@@ -26,10 +26,8 @@ BETA = r"a+\beta=c"
 @pytest.fixture
 def desk(browser: Browser, server: str) -> Iterator[Desk]:
     """A desktop window; the page must not complain."""
-    desk = Desk.open(browser, server, permissions=["clipboard-read", "clipboard-write"])
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, server, permissions=["clipboard-read", "clipboard-write"]) as desk:
+        yield desk
 
 
 def correct(desk: Desk) -> None:

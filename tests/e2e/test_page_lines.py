@@ -25,10 +25,8 @@ TWO = r"\begin{aligned} a+b &=c \\ y &=kx+b \end{aligned}"
 
 @pytest.fixture
 def desk(browser: Browser, server: str) -> Iterator[Desk]:
-    desk = Desk.open(browser, server)
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, server) as desk:
+        yield desk
 
 
 def below(*names: str, room: float = 60) -> list[Stroke]:

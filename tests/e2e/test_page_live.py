@@ -23,10 +23,8 @@ LIVE = "**/v1/live"
 
 @pytest.fixture
 def desk(browser: Browser, server: str) -> Iterator[Desk]:
-    desk = Desk.open(browser, server, reduced_motion="no-preference")
-    yield desk
-    desk.context.close()
-    assert desk.problems == []
+    with Desk.flawless(browser, server, reduced_motion="no-preference") as desk:
+        yield desk
 
 
 def zigzag(strokes: list[Stroke], turns: int = 9) -> Stroke:

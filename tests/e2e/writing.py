@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +63,15 @@ class Desk:
         )
         desk.page.goto(url)
         return desk
+
+    @classmethod
+    @contextmanager
+    def flawless(cls, browser: Browser, url: str, **window: Any) -> Iterator[Desk]:
+        """The same, closed in the end; the page must not have complained."""
+        desk = cls.open(browser, url, **window)
+        yield desk
+        desk.context.close()
+        assert desk.problems == []
 
     @property
     def context(self) -> BrowserContext:

@@ -166,7 +166,7 @@ function refresh() {
   light(selected);
   pad.frame(page.lines.length + page.asides.length > 1 ? page : null);
   for (const id of ["copy-latex", "copy-as", "replay"]) $(id).disabled = !current;
-  computing.show(current ? page.lines.map(({ data }) => data.latex) : []);
+  computing.show(current?.lines ?? []);
   $("copy-mathml").disabled = !current?.mathml;
 }
 
