@@ -87,6 +87,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_recognize.py
 	$(BIN)/python benchmarks/bench_speed.py
+	$(BIN)/python benchmarks/parts.py
 
 # The same on a GPU, with the processes that it takes to keep one busy; then every command once.
 bench-gpu: $(READY)
@@ -126,3 +127,4 @@ DATA ?= ../shared/data/crohme
 tables: $(READY)
 	$(BIN)/gryphone study all --predictions docs/results/22-sat-rmml --data $(DATA) --out docs/results/tables
 	$(BIN)/gryphone study recovery --predictions docs/results/release --data $(DATA) --out docs/results/tables
+	$(BIN)/gryphone study remasking --predictions docs/results/release --data $(DATA) --out docs/results/tables/release

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gryphone.config import PRESETS
 from gryphone.raster import draw, to_patches
-from gryphone.synth.ink_source import SynthSource
+from gryphone.synth.ink_source import SynthSource, read_part
 from gryphone.tokens import tokenizer_from_dict
 
 
@@ -41,13 +42,14 @@ def main() -> None:
     tokenizer = tokenizer_from_dict(json.loads((options.packed / "tokenizer.json").read_text()))
     canvas = PRESETS["ink"].canvas
     generator = torch.Generator(device).manual_seed(0)
-    for name in ("layouts-real", "layouts-tex", "layouts-grammar"):
-        source = SynthSource.load(
-            options.packed / f"{name}.npz", options.packed / "glyphs.npz", tokenizer, device
-        )
-        batch = source.sample(options.batch, generator)
+    parts = {x: read_part(options.packed / f"layouts-{x}.npz") for x in ("real", "tex", "grammar")}
+    groups = {name: [part] for name, part in parts.items()} | {"all": [*parts.values()]}
+    for name, group in groups.items():
+        source = SynthSource.of(group, options.packed / "glyphs.npz", tokenizer, device)
+        counts = [len(some) for some in np.array_split(np.arange(options.batch), len(group))]
+        batch = source.sample(counts, generator)
         facts = (options.batch, options.seconds, device)
-        composed = rate(lambda s=source: s.sample(options.batch, generator), *facts)
+        composed = rate(lambda s=source, n=counts: s.sample(n, generator), *facts)
         drawn = rate(lambda b=batch: to_patches(draw(b.ink, canvas), canvas), *facts)
         tokens = float(batch.lengths.float().mean())
         print(

@@ -149,7 +149,7 @@ def main() -> None:
                 rmml=rmml,
                 augment=Augment() if not model.dense else None,
             )
-            mixture = Mixture.of([StoreSource(store)], [1.0], batch)
+            mixture = Mixture.of([StoreSource(store, (len(store),))], [1.0], batch)
             torch._dynamo.reset()
             row = measure(config, mixture, sizes, options.seconds, options.profile and rmml)
             results.append({"model": name, "rmml": rmml, **row})

@@ -24,6 +24,7 @@ from gryphone.training.settings import SourceConfig, TrainConfig
 
 INKS = Path(__file__).parents[1] / "examples" / "ink"
 APART = 0.1  # bf16 and float32 are 0.03 apart, a wrong mask is 0.6
+CHOSEN = 0.3  # NAMER's fresh weights choose among patches that are all alike: those are 0.13 apart
 
 
 def passed(config: TrainConfig, device: torch.device, quick: bool) -> tuple[list[Tensor], str]:
@@ -36,7 +37,9 @@ def passed(config: TrainConfig, device: torch.device, quick: bool) -> tuple[list
     kept: list[Tensor] = []
 
     def keep(_: object, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> None:
-        index = inputs[2] if len(inputs) > 2 else inputs[1].index
+        # Of canvases that were given, of a sheet, or of the graph that NAMER makes itself.
+        index = inputs[2] if len(inputs) > 2 else getattr(inputs[1], "index", None)
+        index = outputs[2].index if index is None else index
         kept.extend(outputs[0][0][index == place].detach().float() for place in range(6))
 
     model.register_forward_hook(keep)
@@ -55,17 +58,19 @@ def main() -> None:
     for kind in sys.argv[1:] or KINDS:
         model = replace(PRESETS["tiny"], kind=kind, length=150)  # without dropout
         sources = (SourceConfig(str(INKS)),)
-        config = TrainConfig("compiled", sources, model=model, batch=64, scheme="raw", rmml=False)
+        scheme = "sat" if kind == "namer" else "raw"
+        config = TrainConfig("compiled", sources, model=model, batch=64, scheme=scheme, rmml=False)
         wanted, _ = passed(config, device, quick=False)
         found, said = passed(config, device, quick=True)
         apart = [float((a - b).norm() / b.norm()) for a, b in zip(found, wanted, strict=True)]
         *places, gradient = (f"{x:.4f}" for x in apart)
         line = f"{kind}: apart at places 0 to 5 {' '.join(places)}, gradient {gradient}; {said}"
         print(line, flush=True)
-        if not all(x < APART for x in apart):  # so is NaN
+        most = CHOSEN if kind == "namer" else APART
+        if not all(x < most for x in apart):  # so is NaN
             failed.append(line)
     if failed:
-        sys.exit(f"More than {APART} is no rounding:\n" + "\n".join(failed))
+        sys.exit("That is no rounding:\n" + "\n".join(failed))
 
 
 if __name__ == "__main__":

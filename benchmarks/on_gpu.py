@@ -90,7 +90,7 @@ def main() -> None:
         "Python": lambda: command(sys.executable, "-c", PYTHON),
         "compiled, ar": lambda: command(*compiled, "ar"),
         "compiled, bttr": lambda: command(*compiled, "bttr"),
-        "compiled, others": lambda: command(*compiled, "diffusion", "ical", "posformer"),
+        "compiled, others": lambda: command(*compiled, "diffusion", "ical", "namer"),
     }
     failed = 0
 

@@ -35,7 +35,7 @@ def on_files(files: Any, config: Any) -> Any:
     """Add pages and files from around docs/."""
     for name, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text()))
-    linked = (*ROOT.glob("configs/**/*.yaml"), *ROOT.glob("deploy/*"))
+    linked = (*ROOT.glob("configs/**/*.yaml"), *ROOT.glob("configs/*.mk"), *ROOT.glob("deploy/*"))
     for file in (*linked, ROOT / "gryphone/weights/LICENSE"):
         _serve(files, config, file.relative_to(ROOT).as_posix(), file)
     _gallery(files, config)

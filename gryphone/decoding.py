@@ -45,8 +45,9 @@ class DecodeOptions:
     "mask-predict" (remask the least confident). length: the longest canvas. start: the first
     canvas, widened until PAD closes the answer; `length` switches cropping off. sure: what a first
     answer may lack in log-prob to be the last (0: never). keep: what every step said of each place.
-    remasking: how "diffusion" masks again. begin: the t of T that a request with `first` canvases
-    begins at. beam: hypotheses of a decoder that writes from left to right, which has no steps.
+    remasking: how "diffusion" masks again. noise: how much chance there is in what "mask-predict"
+    takes for the least confident. begin: the t of T that a request with `first` canvases begins at.
+    beam: hypotheses of a decoder that writes from left to right, which has no steps.
     """
 
     steps: int = 10
@@ -57,6 +58,7 @@ class DecodeOptions:
     sure: float = 0.0
     keep: bool = False
     remasking: Remasking = field(default_factory=Remasking)
+    noise: float = 0.0
     begin: int | None = None
     beam: int = 1
 
@@ -83,6 +85,13 @@ class DecodeOptions:
         """The share of places that is masked before t more steps of `total`."""
         return t / (total - 1 if self.remasking.from_all else total)
 
+    def blur(self, uniform: np.ndarray) -> np.ndarray:
+        """What chance adds to log-probs: Gumbel noise, which at 1 draws places by their doubt."""
+        if not self.noise:
+            return np.zeros_like(uniform)
+        gumbel: np.ndarray = -np.log(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))
+        return self.noise * gumbel
+
 
 class Looks(Protocol):
     """What was said of one canvas while parts of it were hidden.
@@ -97,8 +106,9 @@ class Looks(Protocol):
         A token that was never hidden (the user gave it) is sure.
         """
 
-    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The likeliest symbols of each place, ids and log-probs (canvas, count), best first."""
+    def symbols(self, places: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest symbols of each of the first places, ids and log-probs (places, count),
+        best first."""
 
     def distributions(self) -> list[np.ndarray]:
         """The last distributions (canvas, V), replaced by the mean of the late looks at hidden
@@ -220,12 +230,20 @@ class Seen(Looks):
 
     def __init__(self) -> None:
         self.steps: list[tuple[np.ndarray, list[np.ndarray]]] = []  # masked, log-probs by stream
+        self._known: dict[bytes, np.ndarray] = {}
 
     def add(self, masked: np.ndarray, log_probs: list[np.ndarray]) -> None:
         """One step: what was masked (canvas,), and log-probs [(canvas, V) per stream]."""
         self.steps.append((masked, log_probs))
+        self._known.clear()
 
     def log_probs(self, answer: np.ndarray) -> np.ndarray:
+        key = answer.tobytes()  # asked for twice: to know whether to look again, and to weigh
+        if key not in self._known:
+            self._known[key] = self._log_probs(answer)
+        return self._known[key]
+
+    def _log_probs(self, answer: np.ndarray) -> np.ndarray:
         total, count = np.zeros((2, len(answer))), np.zeros((2, len(answer)))
         for number, (masked, streams) in enumerate(self.steps):
             n = min(len(answer), len(masked))
@@ -239,21 +257,25 @@ class Seen(Looks):
         mean: np.ndarray = total[part, rows] / np.maximum(count[part, rows], 1)
         return mean
 
-    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        log_probs = self._mean(0)
-        order = np.argsort(-log_probs, axis=1, kind="stable")[:, :count]
-        return order, np.take_along_axis(log_probs, order, 1)
+    def symbols(self, places: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        log_probs = self._mean(0, places)
+        rows, ids, found = np.arange(len(log_probs)), [], []
+        for _ in range(min(count, log_probs.shape[1])):  # sooner than to sort them all
+            ids.append(log_probs.argmax(1))
+            found.append(log_probs[rows, ids[-1]])
+            log_probs[rows, ids[-1]] = -np.inf
+        return np.stack(ids, 1), np.stack(found, 1)
 
     def distributions(self) -> list[np.ndarray]:
         return [self._mean(stream) for stream in range(len(self.steps[-1][1]))]
 
-    def _mean(self, stream: int) -> np.ndarray:
-        last = self.steps[-1][1][stream]
+    def _mean(self, stream: int, places: int | None = None) -> np.ndarray:
+        last = self.steps[-1][1][stream][:places]
         total, count = np.zeros(last.shape), np.zeros(len(last))
         for masked, streams in self.steps[(len(self.steps) + 1) // 2 :]:
-            places = np.flatnonzero(masked[: len(last)])
-            total[places] += np.exp(streams[stream][places])
-            count[places] += 1
+            hidden = np.flatnonzero(masked[: len(last)])
+            total[hidden] += np.exp(streams[stream][hidden])
+            count[hidden] += 1
         mean = np.log(total / np.maximum(count, 1)[:, None] + 1e-12)
         seen = (count > 0)[:, None] & np.isfinite(last)
         return np.where(seen, mean, last)
@@ -373,7 +395,8 @@ class _State:
             masked = np.zeros((len(active), self.options.length, 1), dtype=bool)
             for row, b in enumerate(active):
                 n = self.lengths[b]
-                worst = np.argsort(self.log_probs[b, :n].sum(-1), kind="stable")
+                sure = self.log_probs[b, :n].sum(-1) + self.options.blur(self.uniform[b, t, :n, 0])
+                worst = np.argsort(sure, kind="stable")
                 masked[row, worst[: int(n * share)]] = True
         masked &= ~self.shown[active, :, None]
         self.canvas[active] = np.where(masked, self.mask_id, self.ids[active])
@@ -422,8 +445,7 @@ class _State:
                 for row, b in enumerate(samples):
                     options = self.constraints[b].options[s][:longest]
                     log_probs[row, : len(options)][~options] = -np.inf
-            best = log_probs.argmax(-1)
-            value = np.take_along_axis(log_probs, best[..., None], -1)[..., 0]
+            best, value = log_probs.argmax(-1), log_probs.max(-1)
             self.ids[samples, :longest, s] = np.where(inside, best, self.pad_id)
             self.log_probs[samples, :longest, s] = np.where(inside, value, 0)
             free.append(log_probs)

@@ -6,7 +6,7 @@ x grows to the right and y downwards, in whatever unit the device used.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -167,10 +167,9 @@ def stroke_boxes(inks: Sequence[Sequence[Stroke]]) -> list[tuple[Floats, Floats]
     lengths = np.array([len(stroke) for ink in inks for stroke in ink])
     points = np.concatenate([stroke for ink in inks for stroke in ink])
     firsts = np.cumsum(lengths) - lengths
-    bounds = np.cumsum([len(ink) for ink in inks])[:-1]
-    low = np.split(np.minimum.reduceat(points, firsts), bounds)
-    high = np.split(np.maximum.reduceat(points, firsts), bounds)
-    return list(zip(low, high, strict=True))
+    low, high = np.minimum.reduceat(points, firsts), np.maximum.reduceat(points, firsts)
+    bounds = pairwise(accumulate(map(len, inks), initial=0))
+    return [(low[start:end], high[start:end]) for start, end in bounds]
 
 
 def typical_stroke(strokes: Sequence[Stroke]) -> float:
@@ -242,18 +241,20 @@ def to_canvas(points: Floats, offsets: Ints, precision: Precision) -> Floats:
     return placed
 
 
-def distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
-    """Distance of points p from the line segments a-b."""
-    start = points[a]
-    (x, y), (u, v) = (points[b] - start).T, (points[p] - start).T
-    along = (u * x + v * y) / np.maximum(x * x + y * y, 1e-24)
-    along = np.minimum(np.maximum(along, 0.0), 1.0)
-    u, v = u - along * x, v - along * y
-    result: Floats = np.sqrt(u * u + v * v)
+def distance(points: Floats, a: Ints, b: Ints, p: Ints, segment: Ints) -> Floats:
+    """Distance of points p from line segments a-b; `segment` says which of them for each."""
+    start, way = points[a].T, (points[b] - points[a]).T
+    size = np.maximum(way[0] * way[0] + way[1] * way[1], 1e-24)
+    way, off = way.take(segment, 1), points[p].T - start.take(segment, 1)  # (2, n)
+    part = off * way
+    along = (part[0] + part[1]) / size[segment]
+    off -= way * np.minimum(np.maximum(along, 0.0), 1.0)
+    off *= off
+    result: Floats = np.sqrt(off[0] + off[1])
     return result
 
 
-Distance = Callable[[Floats, Ints, Ints, Ints], Floats]
+Distance = Callable[[Floats, Ints, Ints, Ints, Ints], Floats]
 
 
 def simplify(points: Floats, strokes: Ints, inks: Ints, tolerance: float) -> NDArray[np.bool_]:
@@ -277,21 +278,28 @@ def bends(
     All segments are split at once, level by level: as many rounds as the deepest curve needs.
     """
     keep = ends.copy()
-    open_points = np.flatnonzero(~keep)  # candidates in segments that are not yet settled
-    while len(open_points):
+    some = np.flatnonzero(~keep)  # candidates in segments that are not yet settled
+    while len(some):
         kept = np.flatnonzero(keep)
-        after = np.searchsorted(kept, open_points)
-        off = distance_of(points, kept[after - 1], kept[after], open_points)
-        first = np.append(0, np.flatnonzero(after[1:] != after[:-1]) + 1)  # of each segment
-        sizes = np.diff(np.append(first, len(after)))
-        farthest = np.repeat(np.maximum.reduceat(off, first), sizes)
-        far = farthest > tolerance
-        at = np.flatnonzero(far & (off == farthest))
-        at = at[np.diff(after[at], prepend=-1) > 0]  # one point per segment when several tie
-        keep[open_points[at]] = True
+        after = kept.searchsorted(some)
+        first = np.flatnonzero(new := _changes(after))  # of each segment
+        segment, end = new.cumsum() - 1, after[first]
+        off = distance_of(points, kept[end - 1], kept[end], some, segment)
+        farthest = np.maximum.reduceat(off, first)
+        far = (farthest > tolerance)[segment]
+        at = np.flatnonzero(far & (off == farthest[segment]))
+        at = at[_changes(segment[at])]  # one point per segment when several tie
+        keep[some[at]] = True
         far[at] = False
-        open_points = open_points[far]
+        some = some[far]
     return keep
+
+
+def _changes(values: Ints) -> NDArray[np.bool_]:
+    """Where a value is not the one before it; the first is none."""
+    new = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new
 
 
 def _extremes(points: Floats, inks: Ints) -> NDArray[np.bool_]:

@@ -27,14 +27,15 @@ class Kind:
     network: (ModelConfig, sizes of the vocabularies, names of the first one's tokens) -> the
     network with fresh weights.
     objective: (network, TrainConfig, batch, sizes, generator) -> the loss and its parts.
-    sampler: (Predict, Request) -> an answer for each of the request's canvases.
+    sampler: (Predict, Request) -> an answer for each of the request's canvases; empty where nobody
+    asks the network for whole canvases, but for `cached`.
     cached: (network, memories, images, Request) -> the same in PyTorch, on any device, by a decoder
     that keeps what it computed; empty where there is none.
     """
 
     network: str
     objective: str
-    sampler: str
+    sampler: str = ""
     cached: str = ""
 
 
@@ -65,6 +66,11 @@ KINDS = {
     "ical": _two_way("gryphone.rivals.ical:implicit_network"),
     "tamer": _two_way("gryphone.rivals.tamer:tree_network"),
     "posformer": _two_way("gryphone.rivals.posformer:forest_network"),
+    "namer": Kind(
+        network="gryphone.rivals.namer:graph_network",
+        objective="gryphone.training.objective:found_loss",
+        cached="gryphone.rivals.namer:decode_found",
+    ),
 }
 
 

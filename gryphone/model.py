@@ -420,6 +420,12 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """The last states (N, width) of packed canvases."""
         x = self.embedded(tokens, index).to(memory.keys_values[0][0].dtype)
+        return self.through_blocks(x, memory, own, queries)
+
+    def through_blocks(
+        self, x: Tensor, memory: Memory, own: Packing, queries: list[Tensor] | None
+    ) -> Tensor:
+        """States (N, width) of packed canvases, after all blocks."""
         per_image = (len(own.offsets) - 1) // (len(memory.rows.offsets) - 1)
         # All canvases of one image form one sequence of queries: its patches are read once.
         rows = Packing(own.offsets[::per_image].contiguous(), own.longest * per_image, own.uniform)
@@ -520,6 +526,10 @@ class GryphOne(nn.Module):
         return self.decode(tokens, index, memory, own), [
             h(memory.features) for h in self.patch_heads
         ]
+
+    def attention(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> Tensor:
+        """Where each token of finished canvases was seen, as `Decoder.attention` has it."""
+        return self.decoder.attention(tokens, index, memory, own)
 
     def compile_blocks(self) -> None:
         """Compile each block on its own: one short compilation serves all layers of a kind."""

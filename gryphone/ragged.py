@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,3 +28,13 @@ def select(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     lengths = offsets[index + 1] - begin
     owner, place = ranges(lengths)
     return begin[owner] + place, owner, lengths
+
+
+def draw_rows(sizes: Sequence[int], counts: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Rows of tables of some sizes that lie one behind the other: so many of each, evenly."""
+    table = np.repeat(np.arange(len(sizes)), counts)
+    begins = np.cumsum([0, *sizes])
+    bounds = torch.from_numpy(np.stack([begins[table], np.asarray(sizes)[table]]))
+    begin, size = bounds.to(generator.device, non_blocking=True).unbind()
+    u = torch.rand(len(table), generator=generator, device=generator.device, dtype=torch.float64)
+    return begin + (u * size).long()

@@ -292,3 +292,29 @@ def _scheme(name: str) -> type[Tokenizer]:
     if name not in SCHEMES:
         raise TokenError(f"unknown scheme {name!r}; choose one of {', '.join(SCHEMES)}")
     return SCHEMES[name]
+
+
+def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:
+    """Tokens as LaTeX, and the offset in it at which each token starts."""
+    out, starts = "", []
+    for token in tokens:
+        command = out.rpartition("\\")[2]
+        # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
+        named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
+        out += " " if named and token[:1].isalpha() else ""
+        starts.append(len(out))
+        out += token
+    return out, starts
+
+
+def spans(
+    tokens: Sequence[str], starts: Sequence[int], places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """[start, end) in `spell(tokens)` of what stands at each place, [first, end) tokens."""
+    ends = [start + len(token) for start, token in zip(starts, tokens, strict=True)]
+    last = ends[-1] if ends else 0
+    out = []
+    for first, end in places:
+        start = starts[first] if first < len(starts) else last
+        out.append((start, ends[end - 1] if end > first else start))
+    return out

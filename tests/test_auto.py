@@ -122,7 +122,7 @@ def test_where_both_looks_are_sure_one_step_of_them_is_enough(
 def test_without_another_tracing_the_first_look_is_refined(
     recognizer: Recognizer, bounds: Bounds, looks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gryphone.recognition.encoding.redrawn", lambda strokes: ())
+    monkeypatch.setattr("gryphone.recognition.encoding.redrawn", lambda inks: [() for _ in inks])
     result, steps = watched(recognizer, power())
     assert (result.steps, numbers(steps), looks) == (AUTO_STEPS, ALL_OF_BOTH, [1])
     bounds(DOUBT_ABOUT_INK=1e9)

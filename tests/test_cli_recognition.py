@@ -22,7 +22,6 @@ from gryphone.cli import evaluation, recognition
 from gryphone.cli.demo import BUNDLED
 from gryphone.errors import CheckpointError, ConfigError, DataError, GryphoneError, InkError
 from gryphone.reading.inkml import to_inkml
-from gryphone.reading.inputs import Input
 from gryphone.recognition.batch import read_file
 from gryphone.recognition.recognizer import Recognizer, load
 
@@ -291,8 +290,8 @@ def test_ctrl_c_says_how_far_it_got(
 def test_a_killed_worker_is_one_line(
     weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*given: object) -> Iterator[Input]:
-        yield from [Input(power())] * 9
+    def killed(*given: object) -> Iterator[list[str]]:
+        yield ["a.inkml: empty"] * 8
         raise BrokenProcessPool("terminated abruptly")
 
     monkeypatch.setattr(ProcessPoolExecutor, "map", killed)

@@ -79,10 +79,10 @@ def test_hidden_looks_replace_what_was_only_copied() -> None:
 def test_symbols_are_the_head_of_the_distributions() -> None:
     looks = seen(look([True, True], -3, -3), look([True, True], -1, -2))
     (every,) = looks.distributions()
-    ids, log_probs = looks.symbols(2)
+    ids, log_probs = looks.symbols(2, 2)
     assert ids[:, 0].tolist() == [2, 3] and log_probs.shape == (2, 2)
     assert np.array_equal(log_probs, -np.sort(-every, axis=1)[:, :2])
-    assert looks.symbols(9)[0].shape == (2, 4)  # no more than there are
+    assert looks.symbols(1, 9)[0].shape == (1, 4)  # no more than there are
 
 
 def test_more_doubt_and_more_dissent_mean_less_confidence() -> None:

@@ -135,6 +135,23 @@ def test_mask_predict_keeps_the_confident(steps: int) -> None:
         assert answer.ids.tolist() == cut(ids)
 
 
+def test_noise_leads_from_the_least_confident_to_chance() -> None:
+    steps, places = 5, {}
+    for noise in (0.0, 1e-6, 1.0, 1e6):
+        answers = run(3, steps=steps, method="mask-predict", noise=noise)
+        places[noise] = [answer.ids.tolist() for answer in answers]
+    assert places[0.0] == places[1e-6] and len({str(x) for x in places.values()}) == 3
+    for b, answer in enumerate(places[1e6]):  # what is confident has no say any more
+        ids, _ = best(b, np.full((16, 2), MASK))
+        for t in range(steps - 1, 0, -1):
+            worst = np.argsort(draws(0, b + 100, steps, 16)[t], kind="stable")
+            worst = worst[: int(16 * t / steps)]
+            canvas = ids.copy()
+            canvas[worst] = MASK
+            ids[worst] = best(b, canvas)[0][worst]
+        assert answer == cut(ids)
+
+
 def test_batch_size_and_order_change_nothing() -> None:
     together = run(4, steps=6, start=8)
     for b in (3, 0, 2):

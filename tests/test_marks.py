@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from inkmaker import fraction, power, row
 from paper import Page, draw_page
-from PIL import Image
+from PIL import Image, ImageFilter
 
 import gryphone
 from gryphone.data.samples import Sample
@@ -15,11 +15,14 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
 from gryphone.photo import marks
 from gryphone.photo.image import BLURRED, FILLED, read_image
+from gryphone.photo.lines import slimmed, smear_of, without_motion
 from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import _has_lines
 from gryphone.recognition.otherwise import (
     APART,
     OUT,
+    TURN,
+    Reading,
     is_word,
     notes_of,
     pieces_of,
@@ -139,6 +142,42 @@ def test_blur_and_broad_pens_are_said_where_the_answer_is_in_doubt() -> None:
     assert notes_of(Ink(INK.strokes, notes=(marks.BOXED,)), 0.99) == (marks.BOXED,)
 
 
+def rows_of(dark: np.ndarray) -> int:
+    """How many lines a column through the middle crosses."""
+    middle = dark[:, dark.shape[1] // 2]
+    return int((np.diff((middle > 0.5 * middle.max()).astype(int)) == 1).sum())
+
+
+def test_a_smear_is_found_and_undone() -> None:
+    still = np.zeros((120, 160), dtype=np.float32)
+    for top in (20, 29, 60, 90):  # lines of three pixels, two of them near each other
+        still[top : top + 3, 30:130] = 0.8
+    still[20:93, 30:33] = 0.8
+    smeared = np.mean([np.roll(still, shift, 0) for shift in range(-5, 6)], 0).astype(np.float32)
+    turn, length = smear_of(smeared, 60)
+    assert turn == pytest.approx(np.pi / 2, abs=0.2) and length == pytest.approx(11, abs=1.5)
+    back, edge = without_motion(smeared, 60)
+    assert rows_of(smeared) == 3 and rows_of(back[edge:-edge, edge:-edge]) == 4
+
+
+def test_lines_near_each_other_stay_two_under_a_moved_camera_and_a_broad_pen() -> None:
+    near = [line((2.8, 0.45), (3.6, 0.45)), line((2.8, 0.62), (3.6, 0.62))]
+    page = draw_page([*written("xn"), *near, *written("2+1", 4.2)], WIDE).convert("L")
+    grey = np.asarray(page, dtype=float)
+    moved = np.mean([np.roll(grey, shift, 0) for shift in range(-5, 6)], 0)
+    for seen in (Image.fromarray(moved.astype(np.uint8)), page.filter(ImageFilter.MinFilter(5))):
+        assert same(read_image(seen), read_image(page), 8.0)
+
+
+def test_a_broad_pen_does_not_fill_eyes() -> None:
+    page = np.zeros((60, 60), dtype=np.float32)
+    page[10:50, 10:50] = 1
+    page[29:31, 29:31] = 0.6  # an eye that is all but filled
+    slim, width = slimmed(page, 12.0)
+    assert slim[28:32, 28:32].max() == np.float32(0.6) and slim[12:48, 12].max() == 1
+    assert slim[:, 11].max() == 0 and width == pytest.approx(8.2)
+
+
 def test_a_box_is_written_when_asked(recognizer: Recognizer) -> None:
     page = CONDITIONS["boxed"](PICTURE, np.random.default_rng(1))
     plain, boxed = (
@@ -193,11 +232,15 @@ def picture(*parts: tuple[str, float]) -> Input:
     return Input(Ink(strokes), strokes)
 
 
+def tried(given: Input, first: Result, note: str) -> list[Reading]:
+    return [reading for reading in readings(given, first) if reading.note == note]
+
+
 def test_only_doubtful_pictures_are_read_otherwise() -> None:
     given = picture(("x+1=2", 0))
     assert readings(given, result("x", 0.9)) == []
     tall = Input(replace(given.ink, strokes=tuple(s[:, ::-1] for s in given.ink.strokes)))
-    assert [r.note[-4:] for r in readings(tall, result("x", 0.4))][:3] == [" 90°", "180°", "270°"]
+    assert [r.note[-4:] for r in readings(tall, result("x", 0.4))][:3] == ["180°", " 90°", "270°"]
 
 
 def test_a_turned_picture_is_read_upright() -> None:
@@ -205,11 +248,10 @@ def test_a_turned_picture_is_read_upright() -> None:
     # Turned by three quarters clockwise, (x, y) is at (y, -x): one more brings it back.
     strokes = tuple(np.stack([s[:, 1], -s[:, 0]], 1) for s in upright.ink.strokes)
     first = result("y", 0.1)
-    tried = readings(Input(Ink(strokes), strokes), first)
-    for back, stroke in zip(tried[0].input.ink.strokes, upright.ink.strokes, strict=True):
+    (turned,) = tried(Input(Ink(strokes), strokes), first, TURN.format(90))
+    for back, stroke in zip(turned.input.ink.strokes, upright.ink.strokes, strict=True):
         np.testing.assert_allclose(back, stroke, atol=1e-12)
-    answers = [result("x+1=2", 0.9, (1,))] + [result("n", 0.2)] * 2
-    best = surer(first, list(zip(tried, answers, strict=False)), [], Ink(strokes))
+    best = surer(first, [(turned, result("x+1=2", 0.9, (1,)))], [], Ink(strokes))
     assert best.latex == "x+1=2" and best.name == "photo"
     assert best.warnings == ("the picture was turned by 90°",)
     low, high = strokes[1].min(0), strokes[1].max(0)
@@ -219,8 +261,8 @@ def test_a_turned_picture_is_read_upright() -> None:
 def test_a_number_beside_the_formula_is_left_out() -> None:
     given = picture(("1)", 0), ("x+1=2", 4.5))
     first = result("1)x+1=2", 0.9)
-    (reading,) = readings(given, first)
-    assert reading.note == APART and reading.strokes == tuple(range(2, len(given.ink.strokes)))
+    (reading,) = tried(given, first, APART)
+    assert reading.strokes == tuple(range(2, len(given.ink.strokes)))
     pairs = [(reading, result("x+1=2", 0.85, (0,)))]
     best = surer(first, pairs, [result("1)", 0.9)], given.ink)
     assert best.latex == "x+1=2" and best.warnings == (APART.format("1)"),)
@@ -230,8 +272,7 @@ def test_a_number_beside_the_formula_is_left_out() -> None:
 def test_a_part_of_the_formula_is_not_left_out() -> None:
     given = picture(("x=", 0), ("1+1+2", 4.5))
     first = result("x=1+1+2", 0.5)
-    tried = [r for r in readings(given, first) if r.note == APART]
-    pairs = [(tried[0], result("1+1+2", 0.95))]
+    pairs = [(tried(given, first, APART)[0], result("1+1+2", 0.95))]
     assert surer(first, pairs, [result("x=", 0.3)], given.ink) == first
     # Not joined by a sign, but a formula by itself: that is said, and no more.
     hinted = surer(first, pairs, [result("x", 0.9)], given.ink)
@@ -251,8 +292,8 @@ SLASH = line((1.9, 1.3), (3.1, -0.3))
 
 def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     given, first = struck(SLASH), result("x02", 0.8)
-    (reading,) = readings(given, first)
-    assert reading.note == OUT and reading.strokes == (0, 1, 4)
+    (reading,) = tried(given, first, OUT)
+    assert reading.strokes == (0, 1, 4)
     (apart,) = [reading.apart.ink.strokes if reading.apart else ()]
     assert len(apart) == 2
     # No surer without it, but the line sticks out far, and what is there alone is no clear sign.
@@ -264,6 +305,23 @@ def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     assert hint.warnings == ("something may be crossed out; without it this is x2",)
     # The rest cannot be read without it.
     assert surer(first, [(reading, result("x2", 0.3))], [result("0", 0.5)], given.ink) == first
+
+
+def test_the_last_symbol_is_struck_out_sooner_than_one_inside() -> None:
+    turn = np.linspace(0, 2 * np.pi, 30)
+    zero = np.stack([2.5 + 0.4 * np.sin(turn), 0.5 - 0.6 * np.cos(turn)], 1)
+    end = (*written("x"), zero, line((2.06, 1.08), (2.94, -0.08)))
+    inside = (*end, *written("2", 4))
+    for strokes, answer in ((end, "x"), (inside, "x0")):
+        given, first = Input(Ink(strokes), strokes), result("x0", 0.8)
+        (reading,) = tried(given, first, OUT)
+        found = surer(first, [(reading, result("x", 0.9, (0,)))], [result("0", 0.7)], given.ink)
+        assert found.latex == answer and found.warnings
+    # As clear as any sign, and sure with it: that is no answer, but worth a word.
+    given, first = Input(Ink(end), end), result("x0", 0.95)
+    pairs = [(tried(given, first, OUT)[0], result("x", 0.96))]
+    hint = surer(first, pairs, [result(r"\phi", 0.95)], given.ink)
+    assert hint.latex == "x0" and "may be crossed out" in hint.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -278,16 +336,47 @@ def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     ],
 )
 def test_signs_with_lines_through_them_are_not_looked_at_twice(sign: list[np.ndarray]) -> None:
-    assert readings(struck(sign=sign), result("x02", 0.8)) == []
+    assert tried(struck(sign=sign), result("x02", 0.86), OUT) == []
 
 
 def test_a_bar_inside_a_zero_strikes_nothing_out() -> None:
     assert readings(struck(line((2.15, 0.5), (2.85, 0.5))), result("x02", 0.4)) != []
-    assert not [
-        r
-        for r in readings(struck(line((2.15, 0.5), (2.85, 0.5))), result("", 0.4))
-        if r.note == OUT
-    ]
+    assert not tried(struck(line((2.15, 0.5), (2.85, 0.5))), result("", 0.4), OUT)
+
+
+BEND = np.linspace(0, 1, 20)[:, None]
+BENT = line((1.7, 1.5)) + BEND * line((1.6, -2.0)) + 0.1 * np.sin(np.pi * BEND)
+
+
+def test_a_long_line_by_hand_may_stray_and_take_the_dot_of_an_i_along() -> None:
+    given, first = struck(BENT), result("x02", 0.8)
+    assert [r.strokes for r in tried(given, first, OUT)] == [(0, 1, 4)]
+    dotted = struck(BENT, line((2.2, -0.25), (2.22, -0.25)))
+    assert [r.strokes for r in tried(dotted, first, OUT)] == [(0, 1, 5)]
+
+
+def test_a_slanted_line_may_pass_beside_the_middle() -> None:
+    given, first = struck(line((1.6, 1.0), (2.8, -0.6))), result("x02", 0.8)
+    assert len(tried(given, first, OUT)) == 1
+    level = struck(line((1.6, -0.05), (3.4, -0.05)))  # a bar over it is none
+    assert tried(level, first, OUT) == []
+
+
+def test_what_is_no_sign_at_all_is_struck_out_by_a_short_line() -> None:
+    first, short = result("x02", 0.8), line((2.06, 1.08), (2.94, -0.08))
+    given = struck(short)
+    (reading,) = tried(given, first, OUT)
+    assert reading.more > 0.2
+    pairs = [(reading, result("x2", 0.9, (2,)))]
+    assert surer(first, pairs, [result("0", 0.3)], given.ink).warnings == (OUT,)
+    # It may be a sign: that is said, and no more; what is sure by far is not looked at.
+    hint = surer(first, pairs, [result("0", 0.7)], given.ink)
+    assert hint.latex == "x02" and "may be crossed out" in hint.warnings[0]
+    assert surer(first, [(reading, result("x2", 0.7))], [result("0", 0.7)], given.ink) == first
+    assert tried(given, result("x02", 0.9), OUT) == []
+    # Nor is the end of a formula left out, where a sign wants it.
+    open_end = [(reading, result("x=", 0.9))]
+    assert surer(first, open_end, [result("0", 0.3)], given.ink) == first
 
 
 def test_touching_strokes_are_one_piece() -> None:
@@ -309,7 +398,7 @@ def test_a_word_beside_the_formula_is_left_out_and_said(word: str) -> None:
 
 def test_what_may_be_a_number_is_no_word() -> None:
     given, first = picture(("11", 0), ("x+1=2", 4.5)), result("50x+1=2", 0.75)
-    (reading,) = readings(given, first)
+    (reading,) = tried(given, first, APART)
     hint = surer(first, [(reading, result("x+1=2", 0.9))], [result("50", 0.9)], given.ink)
     assert hint.latex == first.latex and "may be no formula" in hint.warnings[0]
     assert not any(map(is_word, ("x", "12", "abc", "abcd", r"\sin")))
@@ -318,17 +407,32 @@ def test_what_may_be_a_number_is_no_word() -> None:
 @pytest.mark.parametrize("number", ["3)", "a1", "b|", "12.", "3j"])
 def test_the_bracket_of_a_number_may_be_read_as_another_line(number: str) -> None:
     given, first = picture(("11", 0), ("x+1=2", 4.5)), result(f"{number}x+1=2", 0.75)
-    (reading,) = readings(given, first)
+    (reading,) = tried(given, first, APART)
     best = surer(first, [(reading, result("x+1=2", 0.8))], [result(number, 0.9)], given.ink)
     assert best.latex == "x+1=2" and best.warnings == (APART.format(number),)
 
 
-def test_upside_down_needs_no_more_than_any_turn() -> None:
-    given, first = picture(("x+1=2", 0)), result("2=1+x", 0.6)
-    (reading,) = readings(given, first)
-    assert surer(first, [(reading, result("x", 0.8))], [], given.ink) == first
-    best = surer(first, [(reading, result("x", 0.86))], [], given.ink)
+def test_a_number_stands_less_far_apart_than_a_word() -> None:
+    given = picture(("1)", 0), ("x+1=2", 2.9))
+    assert tried(given, result("11x+1=2", 0.6), APART) == []
+    assert tried(given, result("1.5x+1=2", 0.6), APART) == []
+    first = result("1)x+1=2", 0.6)
+    pairs = [(reading, result("x+1=2", 0.8)) for reading in tried(given, first, APART)]
+    assert surer(first, pairs, [result("1)", 0.9)], given.ink).warnings == (APART.format("1)"),)
+    less = [(reading, result("x+1=2", 0.45)) for reading, _ in pairs]  # than the first, but legible
+    assert surer(first, less, [result("1)", 0.9)], given.ink).latex == "x+1=2"
+    assert surer(first, less, [result("1.", 0.9)], given.ink).latex == first.latex
+    assert tried(picture(("1)x+1", 0), ("2", 6.3)), first, APART) == []  # more than a number
+
+
+def test_upside_down_is_a_matter_of_odds() -> None:
+    given, first = picture(("x+1=2", 0)), result("2=1+x", 0.8)
+    (reading,) = tried(given, first, TURN.format(180))
+    best = surer(first, [(reading, result("x", 0.935))], [], given.ink)
     assert best.latex == "x" and best.warnings == ("the picture was turned by 180°",)
+    hint = surer(first, [(reading, result("x", 0.85))], [], given.ink)
+    assert hint.latex == "2=1+x" and hint.warnings[0].startswith("the picture may be upside down")
+    assert surer(first, [(reading, result("x", 0.79))], [], given.ink) == first
 
 
 def test_further_readings_are_watched_and_can_be_stopped(recognizer: Recognizer) -> None:

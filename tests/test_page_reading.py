@@ -107,6 +107,37 @@ def test_where_geometry_doubts_the_surer_reading_decides() -> None:
     assert [len(s) for s in best_cuts(paper, run, whole)] == [14]
 
 
+def cuts_of(given: Input, *readings: Result) -> list[int]:
+    """How many strokes each formula of two lines has: the upper one, both as one, the lower one."""
+    paper = Paper(given)
+    [run] = paper.runs()
+    read = dict(zip((tuple(s.tolist()) for s in segments(run)), readings, strict=True))
+    return [len(s) for s in best_cuts(paper, run, read)]
+
+
+def with_symbols(latex: str, confidence: float) -> Result:
+    own = tuple(Symbol(i, s, "", confidence, (), None) for i, s in enumerate(latex))
+    return replace(said(latex, confidence), symbols=own)
+
+
+def test_a_reading_that_passes_over_a_line_is_not_believed() -> None:
+    ink = Ink((*at("x+1=2", 0, 0), *at("n-1+n", 0, 14)))
+    apart = with_symbols("x+1=2", 0.7), with_symbols("n-1+n", 0.7)
+    whole = with_symbols("x+1=2n-1+n", 0.8)
+    assert cuts_of(Input(ink), apart[0], whole, apart[1]) == [14]
+    whole = with_symbols("n-1+n", 0.8)
+    assert cuts_of(Input(ink), apart[0], whole, apart[1]) == [8, 6]
+
+
+def test_lines_of_a_picture_are_told_apart_without_time() -> None:
+    ink = Ink((*at("x+1=2", 0, 0), *at("n-1+n", 0, 16)))
+    doubtful = with_symbols("x+1=2", 0.4), with_symbols("x+1=2n-1+n", 0.3), with_symbols("n", 0.4)
+    traced = Input(ink, tuple(s + 0.1 for s in ink.strokes))
+    assert cuts_of(traced, *doubtful) == [8, 6]
+    sure = doubtful[0], with_symbols("x+1=2n-1+n", 0.9), doubtful[2]
+    assert cuts_of(traced, *sure) == [14]
+
+
 def test_rows_are_aligned_at_their_first_relation_outside_of_braces() -> None:
     tokens = [r"\sum", "_", "{", "i", "=", "1", "}", "x", "=", "y", "=", "2"]
     assert at_relation(tokens) == r"\sum_{i=1}x &=y=2"
@@ -179,7 +210,7 @@ def test_a_picture_s_second_tracing_is_shared_out() -> None:
     moved = tuple(s + 0.5 for s in ink.strokes)
     paper = Paper(Input(ink, moved))
     assert not paper.timed
-    part = paper.part(np.arange(8, 11))
+    part = paper.given.part(np.arange(8, 11))
     assert len(part.ink.strokes) == len(part.retraced) == 3
     assert np.array_equal(part.retraced[0], moved[8])
 

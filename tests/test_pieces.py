@@ -248,8 +248,10 @@ def test_dirty_retakes_map_back_to_their_page() -> None:
     assert clean != dirty
     for made in dirty:
         assert isinstance(made, Sample) and made.ink is not None
-        middle = np.median(np.concatenate(made.ink.strokes), axis=0)
-        assert left < middle[0] < right and top - 20 < middle[1] < bottom + 20
+        # Beside the writing there may be a word.
+        middles = np.array([(x.min(0) + x.max(0)) / 2 for x in made.ink.strokes])
+        inside = (middles > [left, top]).all(1) & (middles < [right, bottom]).all(1)
+        assert inside.sum() >= 8 and len(middles) <= 10
 
 
 def test_figures_by_kind() -> None:

@@ -54,6 +54,7 @@ def test_raw_latex_learns_from_the_inks_that_sat_sees(tmp_path: Path) -> None:
         assert tokenizer.scheme == scheme
         batch = mixture.sample(seeded(0, 0, 0, device))
         rows = batch.tokens.split(batch.lengths.tolist())
+        assert (batch.glyph_places >= 0).any() == (scheme == "sat")
         glyphs = [tokenizer.vocabularies[0].tokens[k] for k in batch.glyph_tokens[:, 0] if k >= 0]
         found[scheme] = batch.ink.points, [tokenizer.decode(r.numpy()) for r in rows], glyphs
     assert torch.equal(found["sat"][0], found["raw"][0])

@@ -25,12 +25,11 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import is_valid
 from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
-from gryphone.recognition.answer import spans, spell
 from gryphone.recognition.encoding import OTHER_TRACING, EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result
-from gryphone.tokens import EMPTY, SatTokenizer
+from gryphone.tokens import EMPTY, SatTokenizer, spans, spell
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +212,7 @@ def test_an_unsure_answer_looks_at_both_tracings(
     named = {s for symbol in recognizer.recognize(both).symbols for s in symbol.strokes}
     assert named <= set(range(len(one.strokes)))
     drawn_again = answer(one)  # pen ink is traced from its drawing
-    assert answer(Input(one, redrawn(one.strokes))) == drawn_again
+    assert answer(Input(one, redrawn([one.strokes])[0])) == drawn_again
     monkeypatch.setattr("gryphone.recognition.encoding.DOUBT_ABOUT_PICTURE", 1e9)
     assert answer(both) != answer(one) == drawn_again
     monkeypatch.setattr("gryphone.recognition.encoding.DOUBT_ABOUT_INK", 1e9)

@@ -26,7 +26,7 @@ from gryphone.synth.formulas import (
 from gryphone.synth.glyph_sources import build_bank, from_detexify
 from gryphone.synth.glyphs import GlyphBank, GlyphSample, clean_glyphs, load_bank, pack_glyphs
 from gryphone.synth.hand import root_hooks
-from gryphone.synth.ink_source import SynthSource
+from gryphone.synth.ink_source import SynthSource, read_part
 from gryphone.synth.layouts import Layout, Layouts, Slot, load_layouts, pack_layouts
 from gryphone.synth.photographs import photograph_inks
 from gryphone.synth.real import hand_boxes, real_layouts
@@ -43,8 +43,8 @@ from gryphone.synth.texlayout import (
 )
 from gryphone.synth.write import write_for_photos
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split
-from gryphone.training.mixture import synth_source
-from gryphone.training.settings import SourceConfig
+from gryphone.training.mixture import load_sources
+from gryphone.training.settings import SourceConfig, TrainConfig
 
 needs_tex = pytest.mark.skipif(shutil.which("latex") is None, reason="TeX is not installed")
 
@@ -493,27 +493,77 @@ def test_source_makes_training_batches(tmp_path: Path) -> None:
     layouts.save(tmp_path / "l.npz")
     tokenizer = tokenizer_of(*labels)
     device = torch.device("cpu")
-    source = SynthSource.load(tmp_path / "l.npz", tmp_path / "g.npz", tokenizer, device)
-    assert source.composer.style == REAL and len(source.composer.protected) == 1
-    batch = source.sample(16, generator())
+    part = read_part(tmp_path / "l.npz")
+    source = SynthSource.of([part], tmp_path / "g.npz", tokenizer, device)
+    assert source.composer.styles == (REAL,) and len(source.composer.protected) == 1
+    batch = source.sample([16], generator())
     assert batch.ink.size == len(batch.lengths) == 16
     assert len(batch.tokens) == int(batch.lengths.sum()) == len(batch.glyph_tokens)
     assert torch.equal(batch.tokens, batch.glyph_tokens)  # every token here has one glyph
+    assert batch.glyph_places.tolist() == [k for n in batch.lengths.tolist() for k in range(n)]
     assert batch.ink.sample.unique().tolist() == list(range(16))
-    files = (tmp_path / "l.npz", tmp_path / "g.npz", tokenizer, device)
-    calm = SynthSource.load(*files, {"slant": 0.0}).composer.style
-    assert calm == replace(REAL, slant=0.0)
+    assert read_part(tmp_path / "l.npz", {"slant": 0.0}).style == replace(REAL, slant=0.0)
     with pytest.raises(ConfigError, match="'slope' is unknown"):
-        SynthSource.load(*files, {"slope": 0.0})
+        read_part(tmp_path / "l.npz", {"slope": 0.0})
     with pytest.raises(ConfigError, match=r"^exchange_samples is 40; it must be from 0 to 1$"):
-        SynthSource.load(*files, {"exchange_samples": 40})
+        read_part(tmp_path / "l.npz", {"exchange_samples": 40})
+
+
+def test_sources_of_one_bank_are_written_together(tmp_path: Path) -> None:
+    bank = bank_of("x", "y", "2")
+    boxes = dict.fromkeys(bank.classes, BOX)
+    for name, labels in (("a", ["x ^ { 2 }", "y"]), ("b", ["x"])):
+        layouts = pack_layouts(map(row_layout, labels), boxes, origin="real")
+        layouts.save(tmp_path / f"{name}.npz")
+    bank.save(tmp_path / "g.npz")
     (tmp_path / "inks").mkdir()
-    (tmp_path / "inks" / "a.json").write_text("[[[0, 0], [1, 1]]]")
-    (tmp_path / "inks" / "labels.tsv").write_text("a\ty\n")
-    config = SourceConfig(
-        str(files[0]), kind="synth", glyphs=str(files[1]), symbols_of=str(tmp_path / "inks")
+    (tmp_path / "inks" / "1.json").write_text("[[[0, 0], [1, 1]]]")
+    (tmp_path / "inks" / "labels.tsv").write_text("1\ty\n")
+    tokens = tokenizer_of("x ^ { 2 }", "y").to_dict()
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokens))
+    still = {"exchange_samples": 0.0, "twin_samples": 0.0}
+    of_bank = {"kind": "synth", "glyphs": str(tmp_path / "g.npz"), "style": still}
+    known = str(tmp_path / "inks")  # whose only symbol is y
+    config = TrainConfig(
+        "t",
+        (
+            SourceConfig(str(tmp_path / "a.npz"), weight=1, symbols_of=known, **of_bank),
+            SourceConfig(str(tmp_path / "inks"), weight=1),
+            SourceConfig(str(tmp_path / "b.npz"), weight=2, **of_bank),
+        ),
+        tokenizer=str(tmp_path / "tokenizer.json"),
+        batch=16,
+        augment=None,
     )
-    assert synth_source(config, tokenizer, device, "crohme").composer.size == 1  # y alone
+    mixture, tokenizer, _ = load_sources(config, torch.device("cpu"), lambda line: None)
+    assert mixture.stands_for == ((1,), (0, 2)) and mixture.counts == (4, 4, 8)
+    batch = mixture.sample(generator())
+    names = [tokenizer.vocabularies[0].token(i) for i in batch.tokens[:, 0].tolist()]
+    assert names == ["y"] * 8 + ["x"] * 8
+
+
+def test_each_part_is_written_in_its_own_style() -> None:
+    bank, tokenizer = bank_of("x", "y"), tokenizer_of("x y")
+    wide = dict.fromkeys(bank.classes, (0.0, -1.0, 2.0, 0.0))
+    parts = [
+        (packed_rows(bank, "x", "x y"), CALM),
+        (pack_layouts([row_layout("x y")], wide), replace(CALM, gap=3.0, slant=0.0)),
+        (packed_rows(bank, "x y x"), replace(CALM, padding=0.5)),
+    ]
+    first, style = parts[0]
+    together = Composer(bank, first, tokenizer, style=style, more=parts[1:])
+    assert len(together) == 4
+    made = together.compose(torch.tensor([3, 1, 2]), generator())
+    for sample, (number, index) in enumerate([(2, 0), (0, 1), (1, 0)]):
+        layouts, style = parts[number]
+        alone = Composer(bank, layouts, tokenizer, style=style).compose(
+            torch.tensor([index]), generator()
+        )
+        points = made.ink.points[made.ink.sample == sample]
+        assert torch.allclose(points, alone.ink.points, atol=1e-5)
+        assert torch.equal(made.tokens[sample, : alone.lengths[0]], alone.tokens[0])
+    drawn = together.compose_some([3, 0, 2], generator())
+    assert drawn.lengths.tolist()[3:] == [3, 3] and max(drawn.lengths[:3]) <= 2
 
 
 def test_photographs_carry_their_labels(tmp_path: Path) -> None:

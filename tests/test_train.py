@@ -40,6 +40,7 @@ from gryphone.data.store import InkStore, load_packed
 from gryphone.errors import CheckpointError, ConfigError, DataError
 from gryphone.kinds import KINDS, build_model, diffusion_network, part_of
 from gryphone.model import GryphOne
+from gryphone.ragged import draw_rows
 from gryphone.tokens import MASK_ID, build_tokenizer
 from gryphone.training.augment import Augment
 from gryphone.training.mixture import (
@@ -182,7 +183,7 @@ def test_gradient_of_every_parameter(tmp_path: Path) -> None:
     tokenizer = build_tokenizer("sat", [x.split() for x in packed.labels])
     sizes = tuple(len(v) for v in tokenizer.vocabularies)
     device = torch.device("cpu")
-    mixture = Mixture.of([StoreSource(InkStore.of(packed, tokenizer, 40, device))], [1.0], 8)
+    mixture = Mixture.of([StoreSource.of([packed], tokenizer, 40, device)], [1.0], 8)
     settings = config(tmp_path, corrupt=0.1)
     model = build_model(settings.model, sizes)
     generator = seeded(0, 0, 0, device)
@@ -586,6 +587,30 @@ def test_every_shipped_config_is_valid(path: Path) -> None:
     settings = load_config(path)
     assert settings.name == re.sub(r"^\d+-", "", path.stem)  # as the log calls the run
     assert settings.sources
+
+
+def test_rows_are_drawn_evenly_from_each_table() -> None:
+    rows = draw_rows([2, 5, 3], [40, 0, 3000], torch.Generator().manual_seed(0))
+    assert set(rows[:40].tolist()) == {0, 1}
+    counts = torch.bincount(rows[40:], minlength=10)
+    assert counts[:7].sum() == 0 and counts[7:].min() > 900 and len(counts) == 10
+
+
+@pytest.mark.parametrize(("name", "goal"), [("scratch", "rivals"), ("mixture", "release")])
+def test_all_that_a_config_names_is_made(name: str, goal: str, tmp_path: Path) -> None:
+    settings = load_config(ROOT / "configs" / f"{name}.yaml")
+    named = {source.path for source in settings.sources} | set(settings.validation.values())
+    named |= {source.glyphs for source in settings.sources if source.glyphs}
+    command = ["make", "-n", "-f", "configs/data.mk", goal, f"P={tmp_path}/packed", "DATA=data"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # Two commands write several files, and name their folder alone.
+    together = {
+        "synth build": "glyphs layouts-real layouts-crohme layouts-tex layouts-grammar",
+        "synth pieces": "layouts-lone layouts-rows layouts-beginnings layouts-beginnings-crohme",
+    }
+    made = {f"{x}.npz" for what, names in together.items() if what in said for x in names.split()}
+    made |= set(re.findall(rf"(?:--out |letters \S+ \S+ |hands \S+ ){tmp_path}/packed/(\S+)", said))
+    assert {Path(path).name for path in named} <= made
 
 
 def test_a_config_says_what_it_changes(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def recognize(
     ] = None,
     weights: Weights = None,
     device: Device = "cpu",
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read ahead (0: none).")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes that read; on a CPU they answer, too.")
+    ] = 0,
     deadline_ms: Annotated[float | None, typer.Option(help="Answer within this time.")] = None,
     hint: Annotated[
         str | None, typer.Option(help="LaTeX with holes: ? is one symbol, ... any run.")

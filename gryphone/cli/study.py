@@ -63,6 +63,7 @@ def study(
     from gryphone.studies.measures import Results, Truths
     from gryphone.studies.paper import Material, make, study_names
     from gryphone.studies.predictions import (
+        NOISES,
         RECOVERIES,
         REMASKINGS,
         dump,
@@ -79,7 +80,8 @@ def study(
         numbers = [int(number) for number in steps.split(",")]
     except ValueError:
         raise ConfigError(f"--steps {steps}: write numbers with commas: 1,2,5,10") from None
-    methods = {"recovery": RECOVERIES, "remasking": ("diffusion", *REMASKINGS)}
+    remaskings = ("diffusion", "mask-predict", *REMASKINGS, *NOISES)
+    methods = {"recovery": RECOVERIES, "remasking": remaskings}
     for arm, folder in named_weights(weights or []).items():
         recognizer = load(folder, device)
         columns = plan_of(runs, *methods.get(name, methods_of(recognizer)), steps=numbers)

@@ -213,7 +213,7 @@ def _previews(packed: Path, count: int, seed: int) -> Iterator[Iterator[Any]]:
         layouts = load_layouts(packed / f"layouts-{origin}.npz")
         composer = Composer(bank, layouts, tokenizer, style=STYLES[origin])
         generator = torch.Generator().manual_seed(seed)
-        inks = to_inks(composer.compose_some(count, generator), bank.classes, tokenizer)
+        inks = to_inks(composer.compose_some([count], generator), bank.classes, tokenizer)
         yield (Sample(f"synth {origin}", origin, ink.label, ink=ink) for ink in inks)
 
 

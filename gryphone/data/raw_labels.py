@@ -79,4 +79,7 @@ class RawTable:
         ids = self.symbols[symbol.clamp_min(0)]
         known = (symbol != UNKNOWN) & (symbol != MASK_ID) & (ids != PAD_ID)
         glyphs = torch.where(known, ids, UNKNOWN)[:, None]
-        return replace(batch, tokens=tokens, lengths=lengths, glyph_tokens=glyphs)
+        places = torch.full_like(batch.glyph_places, UNKNOWN)
+        return replace(
+            batch, tokens=tokens, lengths=lengths, glyph_tokens=glyphs, glyph_places=places
+        )

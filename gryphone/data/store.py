@@ -101,11 +101,12 @@ class TrainingBatch:
     tokens: Tensor  # (T, S) int64, the labels one behind the other
     lengths: Tensor  # (B,) int64, tokens of each label
     glyph_tokens: Tensor  # (G, S) int64, the token each glyph was written for, or UNKNOWN
+    glyph_places: Tensor  # (G,) int64, where that token stands in its label, or UNKNOWN
 
     def to(self, device: torch.device) -> TrainingBatch:
         """The same on another device."""
-        rest = (x.to(device) for x in (self.tokens, self.lengths, self.glyph_tokens))
-        return TrainingBatch(self.ink.to(device), *rest)
+        rest = (self.tokens, self.lengths, self.glyph_tokens, self.glyph_places)
+        return TrainingBatch(self.ink.to(device), *(x.to(device) for x in rest))
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class InkStore:
     tokens: Tensor  # (T, S) int64
     token_offsets: Tensor  # (n + 1,) int64 into tokens
     glyph_tokens: Tensor  # (G, S) int64
+    glyph_places: Tensor  # (G,) int64
     glyph_offsets: Tensor  # (n + 1,) int64
 
     def __len__(self) -> int:
@@ -160,6 +162,7 @@ class InkStore:
             tokens=put(flat),
             token_offsets=put(token_offsets),
             glyph_tokens=put(glyph_tokens),
+            glyph_places=put(_glyph_places(packed, tokenizer)),
             glyph_offsets=put(packed.glyph_offsets),
         )
 
@@ -173,7 +176,8 @@ class InkStore:
         glyph = self.glyph[rows]
         glyph = torch.where(glyph >= 0, glyph + shift[sample], -1)
         ink = InkBatch(self.points[rows], self.pen[rows], sample, glyph, len(index))
-        return TrainingBatch(ink, self.tokens[token_rows], lengths, self.glyph_tokens[glyph_rows])
+        glyphs = self.glyph_tokens[glyph_rows], self.glyph_places[glyph_rows]
+        return TrainingBatch(ink, self.tokens[token_rows], lengths, *glyphs)
 
 
 def too_long(what: str, tokens: int, longest: int) -> DataError:
@@ -205,6 +209,12 @@ def _glyph_tokens(
     return out
 
 
+def _glyph_places(packed: Packed, tokenizer: Tokenizer) -> np.ndarray:
+    """Where each glyph's token stands in its label (G,); places are those of symbols alone."""
+    places = packed.glyph_positions.astype(np.int64)
+    return places if tokenizer.scheme == "sat" else np.full_like(places, UNKNOWN)
+
+
 def concatenate_batches(batches: Sequence[TrainingBatch]) -> TrainingBatch:
     """Several batches as one."""
     if len(batches) == 1:
@@ -227,6 +237,7 @@ def concatenate_batches(batches: Sequence[TrainingBatch]) -> TrainingBatch:
         torch.cat([b.tokens for b in batches]),
         torch.cat([b.lengths for b in batches]),
         torch.cat([b.glyph_tokens for b in batches]),
+        torch.cat([b.glyph_places for b in batches]),
     )
 
 

@@ -42,7 +42,8 @@ def darkness(grey: Bytes) -> Grey:
     paper = _background(grey, 85)
     # Light multiplies, so darkness is relative to the paper; but noise in deep shadow is no ink.
     dark = paper - grey
-    dark /= np.maximum(paper, DIM)
+    for top in range(0, len(dark), 64):  # what is small need not be fetched from the system
+        dark[top : top + 64] /= np.maximum(paper[top : top + 64], DIM)
     # The percentile lies above the paper's own level where the paper is noisy.
     dark -= float(np.median(dark[::2, ::2]))
     return np.clip(dark, 0, 1, out=dark)

@@ -29,6 +29,7 @@ from gryphone.photo.binarize import (
     without_dust,
 )
 from gryphone.photo.decode import Grey, Picture, PixelBox, open_picture
+from gryphone.photo.lines import slimmed, without_motion
 from gryphone.photo.marks import STAIN, without_marks, without_stain
 from gryphone.photo.rules import without_rules
 from gryphone.photo.sheet import Sheet, find_sheet
@@ -52,6 +53,7 @@ LARGEST_ZOOM = 4.0
 # enough to have a middle, and nearly all of a broad pen's. Scans have 0.35 to 0.6.
 DARK, FEW, WIDE = 0.8, 0.4, 4.0
 MANY, BROAD = 0.64, 0.095  # and width over size of a symbol
+SOLID = 0.5  # of its darkness that ink of a broad pen has at least
 BLURRED = "the picture is blurred, and lines may have run together; hold the camera still"
 FILLED = "the pen is broad for writing of this size, and may have filled the eyes of letters"
 HARD = (BLURRED, FILLED)  # worth a word where the answer is in doubt
@@ -96,7 +98,7 @@ def _first_tracing(source: Source, name: str | None) -> tuple[Ink, Writing]:
     """The ink, and the writing at the size at which it was traced."""
     name = name or (str(source) if isinstance(source, (str, Path)) else "image")
     picture = open_picture(source, name)
-    writing = _at_working_size(find_writing(picture))
+    writing = _slim(_at_working_size(_still(find_writing(picture))))
     try:
         strokes = _strokes(writing, SMOOTH)
     except InkError as error:
@@ -136,6 +138,27 @@ def _at_working_size(writing: Writing) -> Writing:
         dark = np.asarray(resized, dtype=np.float32)
     width, symbol = writing.width * zoom, writing.symbol * zoom
     return replace(writing, dark=dark, scale=zoom * writing.scale, width=width, symbol=symbol)
+
+
+def _still(writing: Writing) -> Writing:
+    """The same without the camera's motion, where it is blurred."""
+    if BLURRED not in writing.notes:
+        return writing
+    dark, edge = without_motion(writing.dark, writing.symbol)
+    levels = ink_levels(dark) or writing.levels
+    left, top = (place - edge / writing.scale for place in writing.corner)
+    width = pen_width(ink_mask(dark, levels))
+    return replace(writing, dark=dark, levels=levels, corner=(left, top), width=width)
+
+
+def _slim(writing: Writing) -> Writing:
+    """The same by a finer pen, where it is broad."""
+    if FILLED not in writing.notes:
+        return writing
+    dark, width = slimmed(writing.dark, writing.width)
+    levels = writing.levels
+    levels = replace(levels, floor=max(levels.floor, SOLID * levels.ink))
+    return replace(writing, dark=dark, levels=levels, width=width)
 
 
 def find_writing(picture: Picture) -> Writing:

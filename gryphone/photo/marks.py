@@ -186,7 +186,7 @@ def without_stain(dark: Grey, mask: Mask) -> Grey:
     # A ring may have more pixels than the writing, whose darkest ones tell how dark a pen is.
     sure = dark > FAINT * float(np.quantile(dark[mask], 0.96))
     near = _spread(sure, max(2, round(width)))
-    y, x = np.nonzero(mask & ~near)
+    y, x = np.divmod(np.flatnonzero(mask & ~near), mask.shape[1])
     if len(x) < 30:
         return dark
     # The size of a symbol is not known yet; it is about ten pens.

@@ -1,10 +1,13 @@
 """A thin line's pixels as a graph, and its runs of pixels as the few points that shape them.
 
-Edges are runs of pixels, nodes are ends and branch points.
+Edges are runs of pixels, nodes are ends and branch points. A pixel is known by its place in the
+flattened page, whose sides must be bare, and its surroundings by a byte: a bit for each neighbour.
 """
 
-import itertools
 from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, chain, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +17,14 @@ from gryphone.photo.binarize import Mask, pieces
 from gryphone.photo.decode import Grey
 
 Line = NDArray[np.float64]  # (n, 2): x, y
+Codes = NDArray[np.uint8]
 
 PIECE = 32768  # pixels that are blurred at once
 SOME = 256  # places that are measured at once
 TOLERANCE = 0.35  # pixels that a smoothed line may lie from the points left out
-_AROUND = ((0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, -1), (-1, 1))
+NONE = -(1 << 30)  # no way on; integers may have 32 bits
+_RING = ((0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1))  # from the top on
+_BITS = (np.arange(256) >> np.arange(8)[:, None] & 1).astype(bool)  # (8, 256), as _RING
 
 
 @dataclass
@@ -32,41 +38,86 @@ class Edge:
 
 def length_of(line: Line) -> float:
     """Length along a polyline."""
-    return float(np.hypot(*np.diff(line, axis=0).T).sum())
+    return float(np.hypot(*(line[1:] - line[:-1]).T).sum())
 
 
-def edges_of(thin: Mask) -> tuple[list[Edge], list[Line]]:
+def _steps(width: int) -> list[int]:
+    """From a pixel to those around it, in a flattened page of that width."""
+    return [dy * width + dx for dx, dy in _RING]
+
+
+def _around(flat: Codes, at: Ints, steps: list[int]) -> Codes:
+    """The surroundings of some pixels of a page of zeros and ones."""
+    code = np.zeros(len(at), dtype=np.uint8)
+    for bit, step in enumerate(steps):
+        code |= flat.take(at + step) << np.uint8(bit)
+    return code
+
+
+def edges_of(thin: Mask) -> tuple[list[Edge], list[list[int]]]:
     """Cut the skeleton at its ends and branch points: edges, and the pixels of each node."""
-    rows, columns = np.nonzero(thin)
-    points = np.stack([columns, rows], 1).astype(np.float64)
-    near = _neighbours(thin, rows, columns)
-    node_of, groups = _nodes(near)
-    edges: list[Edge] = []
+    flat, width = thin.view(np.uint8).ravel(), thin.shape[1]
+    at, steps = np.flatnonzero(flat), _steps(width)
+    ways = np.zeros(flat.size, dtype=np.uint8)
+    ways[at] = _JOINED[_around(flat, at, steps)]
+    near = _Near(bytearray(ways), steps)
+    node_of, groups = _nodes(at[_COUNT[ways[at]] != 2].tolist(), near)
+    # A walk goes on by the way that it did not come by: the sum of both less that one.
+    both = np.where(_COUNT == 2, np.array(steps) @ _BITS, NONE).tolist()
+    code, paths = near.code, list[list[int]]()
     used: set[tuple[int, int]] = set()
-    seen = set(node_of)
 
-    def walk(start: int, step: int) -> list[int]:
+    def walk(start: int, step: int) -> None:
         path = [start, step]
-        while step not in node_of:
-            one, other = near[step]
-            start, step = step, other if one == start else one
+        while (on := both[code[step]]) != NONE:
+            start, step = step, 2 * step + on - start
             path.append(step)
-        seen.update(path)
-        return path
+        used.add((step, start))
+        paths.append(path)
 
     for pixel, node in node_of.items():
         for step in near[pixel]:
-            if (pixel, step) in used or node_of.get(step) == node:
-                continue
-            path = walk(pixel, step)
-            used.add((path[-1], path[-2]))
-            edges.append(_edge(points[path], [node, node_of[path[-1]]]))
-    for pixel in range(len(points)):  # rings without any node
-        if pixel not in seen:
+            if (pixel, step) not in used and node_of.get(step) != node:
+                walk(pixel, step)
+    if sum(map(len, paths)) - 2 * len(paths) + len(node_of) < len(at):
+        ways[list(chain(node_of, *paths))] = 0
+        left = dict.fromkeys(at[ways[at] > 0].tolist())
+        while left:  # rings without any node
+            pixel, step = (first := next(iter(left))), near[first][0]
+            code[pixel] = 0
             node_of[pixel] = len(groups)
             groups.append([pixel])
-            edges.append(_edge(points[walk(pixel, near[pixel][0])], [node_of[pixel]] * 2))
-    return edges, [points[group] for group in groups]
+            walk(pixel, step)
+            for each in paths[-1][1:]:
+                del left[each]
+    return _edges(paths, node_of, width), groups
+
+
+def _edges(paths: list[list[int]], node_of: dict[int, int], width: int) -> list[Edge]:
+    """Runs of pixels as lines."""
+    rows, columns = np.divmod(np.fromiter(chain(*paths), dtype=np.int64), width)
+    points = np.stack([columns, rows], 1).astype(np.float64)
+    far = np.hypot(*(points[1:] - points[:-1]).T)
+    ends = accumulate(map(len, paths), initial=0)
+    return [
+        Edge(
+            [node_of[path[0]], node_of[path[-1]]],
+            points[low:high],
+            float(far[low : high - 1].sum()),
+        )
+        for path, (low, high) in zip(paths, pairwise(ends), strict=True)
+    ]
+
+
+class _Near(dict[int, list[int]]):
+    """Each pixel's neighbours: straight ones first, a diagonal one where no straight one leads."""
+
+    def __init__(self, code: bytearray, steps: list[int]) -> None:
+        self.code, self.steps = code, steps
+
+    def __missing__(self, pixel: int) -> list[int]:
+        found = self[pixel] = [pixel + self.steps[k] for k in _ORDERED[self.code[pixel]]]
+        return found
 
 
 def thinned(mask: Mask) -> Mask:
@@ -75,54 +126,86 @@ def thinned(mask: Mask) -> Mask:
     By Zhang and Suen's rules as Lü and Wang mended them: a pixel with two neighbours stays, or
     slanted lines of an even width would be eaten up from their ends. They become stairs.
     """
-    thin, width = mask.astype(np.uint8).ravel(), mask.shape[1]
-    steps = [dy * width + dx for dx, dy in _RING]
-    left = np.flatnonzero(thin)
-    gone = True
-    while gone:
-        gone = False
-        for table in _GOES:
-            code = np.zeros(len(left), dtype=np.uint8)
-            for bit, step in enumerate(steps):
-                code |= thin[left + step] << np.uint8(bit)
-            goes = table[code]
-            thin[left[goes]] = 0
+    flat, steps = mask.view(np.uint8).ravel(), _steps(mask.shape[1])
+    left = np.flatnonzero(flat)
+    code = np.zeros(flat.size, dtype=np.uint8)
+    code[left] = _around(flat, left, steps)
+    idle = turn = 0
+    bare = False  # whether a pixel went with all that was around it
+    while idle < 2:
+        goes = _GOES[turn].take(code.take(left))
+        gone = left[goes]
+        idle, turn = 0 if len(gone) else idle + 1, 1 - turn
+        if len(gone):
             left = left[~goes]
-            gone |= bool(goes.any())
-    # Squares of two by two pixels are lost: dots, once they are thinned so far.
-    at, owner, count = pieces(mask, diagonal=True)
-    lost = np.setdiff1d(np.arange(1, count + 1), owner[thin[at] > 0])
-    for piece in lost.tolist():
-        rows, columns = np.divmod(at[owner == piece], width)
-        thin[int(rows.mean()) * width + int(columns.mean())] = 1
-    return thin.reshape(mask.shape).astype(bool)
+            for bit, step in enumerate(steps):
+                beside = gone - step
+                code[beside] = code.take(beside) & np.uint8(~(1 << bit) & 255)
+            bare = bare or not code.take(gone).all()
+    thin = np.zeros(flat.size, dtype=bool)
+    thin[left] = True
+    if bare:
+        # Squares of two by two pixels are lost: dots, once they are thinned so far.
+        at, owner, count = pieces(mask, diagonal=True)
+        lost = np.setdiff1d(np.arange(1, count + 1), owner[thin[at]])
+        for piece in lost.tolist():
+            rows, columns = np.divmod(at[owner == piece], mask.shape[1])
+            thin[int(rows.mean()) * mask.shape[1] + int(columns.mean())] = True
+    return thin.reshape(mask.shape)
 
 
 def _what_goes() -> tuple[Mask, Mask]:
     """In each of the two turns: which of the 256 kinds of surroundings let a pixel go."""
-    ring = (np.arange(256) >> np.arange(8)[:, None] & 1).astype(bool)  # (8, 256), as _RING
-    above, right, below, left = ring[::2]
-    runs, count = (~ring & np.roll(ring, -1, axis=0)).sum(0), ring.sum(0)
-    rim = (runs == 1) & (count >= 3) & (count <= 6)
+    above, right, below, left = _BITS[::2]
+    runs = (~_BITS & np.roll(_BITS, -1, axis=0)).sum(0)
+    rim = (runs == 1) & (_COUNT >= 3) & (_COUNT <= 6)
     return (
         rim & ~(above & right & below) & ~(right & below & left),
         rim & ~(above & right & left) & ~(above & below & left),
     )
 
 
-_RING = ((0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1))  # from the top on
+def _joined() -> Codes:
+    """Of each kind of surroundings the ways on: diagonal ones where no straight one leads."""
+    straight = _BITS & (np.arange(8) % 2 == 0)[:, None]
+    beside = np.roll(straight, 1, axis=0) | np.roll(straight, -1, axis=0)
+    ways: Codes = np.packbits(straight | (_BITS & ~beside), axis=0, bitorder="little")[0]
+    return ways
+
+
+_COUNT = _BITS.sum(0)
 _GOES = _what_goes()
+_JOINED = _joined()
+_ORDERED = [[k for k in (4, 2, 0, 6, 3, 1, 7, 5) if code >> k & 1] for code in range(256)]
 
 
-def radii_of(nodes: list[Line], mask: Mask) -> list[float]:
-    """Half the width of the ink at each node: how far its pixels lie from the paper, at most."""
+def places_of(nodes: list[list[int]], mask: Mask) -> tuple[list[Line], list[float]]:
+    """The middle of each node, and half the width of the ink there: how far its pixels lie from
+    the paper, at most."""
     if not nodes:
-        return []
-    columns, rows = np.concatenate(nodes).astype(np.int64).T
-    _, _, depth = nearest(~mask, rows, columns)
-    starts = np.cumsum([0, *(len(pixels) for pixels in nodes[:-1])])
-    radii: list[float] = np.maximum.reduceat(depth, starts).tolist()
-    return radii
+        return [], []
+    width, at = mask.shape[1], np.array(list(chain(*nodes)))
+    starts = np.cumsum([0, *map(len, nodes[:-1])])
+    sums = np.add.reduceat(np.stack([at % width, at // width], 1), starts)
+    places = list(sums / np.diff(np.append(starts, len(at)))[:, None])
+    depth, todo = np.zeros(len(at)), np.arange(len(at))
+    for reach in (4, 16):  # no way to the paper leads over the sides, which are bare
+        down, right, far = _disc(reach)
+        paper = ~mask.ravel().take(at[todo, None] + (down * width + right), mode="clip")
+        depth[todo] = np.sqrt(far[paper.argmax(1)])
+        todo = todo[~paper.any(1)]
+    if len(todo):
+        depth[todo] = nearest(~mask, *np.divmod(at[todo], width))[2]
+    return places, np.maximum.reduceat(depth, starts).tolist()
+
+
+@cache
+def _disc(reach: int) -> Ints:
+    """Rows, columns and squares (3, n) of the ways to all pixels within reach, nearest first."""
+    down, right = np.indices((2 * reach + 1, 2 * reach + 1)).reshape(2, -1) - reach
+    far = down * down + right * right
+    order = np.argsort(far, kind="stable")[: np.count_nonzero(far <= reach * reach)]
+    return np.stack([down, right, far])[:, order]
 
 
 def nearest(mask: Mask, rows: Ints, columns: Ints) -> tuple[Ints, Ints, Floats]:
@@ -148,34 +231,17 @@ def nearest(mask: Mask, rows: Ints, columns: Ints) -> tuple[Ints, Ints, Floats]:
     return row, column, np.sqrt(square)
 
 
-def _edge(line: Line, ends: list[int]) -> Edge:
-    return Edge(ends, line, length_of(line))
-
-
-def _neighbours(thin: Mask, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> list[list[int]]:
-    """Each pixel's neighbours; a diagonal one only where no straight one leads there."""
-    index = np.full(thin.shape, -1, dtype=np.int32)
-    index[rows, columns] = np.arange(len(rows))
-    table = np.stack([index[rows + dy, columns + dx] for dx, dy in _AROUND], 1)
-    there = table >= 0
-    for diagonal, (dx, dy) in enumerate(_AROUND[4:], 4):
-        sides = [_AROUND.index((dx, 0)), _AROUND.index((0, dy))]
-        table[there[:, sides].any(axis=1), diagonal] = -1
-    there = table >= 0
-    found, cuts = table[there].tolist(), np.cumsum(there.sum(axis=1)).tolist()
-    return [found[low:high] for low, high in itertools.pairwise([0, *cuts])]
-
-
-def _nodes(near: list[list[int]]) -> tuple[dict[int, int], list[list[int]]]:
-    """Ends, lone pixels, and groups of touching branch pixels: node of each pixel, its pixels."""
+def _nodes(found: list[int], near: _Near) -> tuple[dict[int, int], list[list[int]]]:
+    """Of ends, lone pixels and branch pixels: node of each, and its pixels; branches that touch
+    are one."""
     groups: list[list[int]] = []
     node_of: dict[int, int] = {}
-    for pixel, around in enumerate(near):
-        if len(around) == 2 or pixel in node_of:
+    for pixel in found:
+        if pixel in node_of:
             continue
         node_of[pixel] = len(groups)
         group = [pixel]
-        if len(around) > 2:
+        if len(near[pixel]) > 2:
             for member in group:
                 for q in near[member]:
                     if len(near[q]) > 2 and q not in node_of:
@@ -187,27 +253,32 @@ def _nodes(near: list[list[int]]) -> tuple[dict[int, int], list[list[int]]]:
 
 def smooth(lines: list[Line], width: float) -> list[Line]:
     """Take the staircase out of all lines of a page at once; keep the points that shape them."""
-    soft = [_soft(line, max(1.0, 0.4 * width)) for line in lines]
-    if not soft:
+    if not lines:
         return []
-    ends = np.cumsum([len(line) for line in soft])
-    kept = np.zeros(ends[-1], dtype=bool)
-    kept[ends - 1] = kept[[0, *ends[:-1]]] = True
-    kept = bends(np.concatenate(soft), kept, TOLERANCE, _distance)
-    return [line[k] for line, k in zip(soft, np.split(kept, ends[:-1]), strict=True)]
+    soft = softened(lines, max(1.0, 0.4 * width))
+    first = np.cumsum([0, *map(len, lines)])
+    kept = np.zeros(len(soft), dtype=bool)
+    kept[first[:-1]] = kept[first[1:] - 1] = True
+    kept = bends(soft, kept, TOLERANCE, _distance)
+    return np.split(soft[kept], np.cumsum(kept)[first[1:-1] - 1])
 
 
-def _soft(line: Line, deviation: float) -> Line:
-    """The line without its staircase, its ends where they were."""
-    if len(line) < 3:
-        return line
+def softened(lines: list[Line], deviation: float) -> Line:
+    """The points of all lines without their staircase, the ends of open lines where they were."""
+    points, sizes = np.concatenate(lines), np.array([len(line) for line in lines])
     weights = gaussian(deviation)
     reach = len(weights) - 1
-    if np.array_equal(line[0], line[-1]):
-        soft = _weighed(np.pad(line[:-1], ((reach, reach), (0, 0)), mode="wrap"), weights)
-        return np.concatenate([soft, soft[:1]])
-    soft = _weighed(np.pad(line, ((reach, reach), (0, 0)), mode="edge"), weights)
-    soft[0], soft[-1] = line[0], line[-1]
+    first, last = np.cumsum(sizes) - sizes, np.cumsum(sizes) - 1
+    closed = (points[first] == points[last]).all(1) & (sizes > 2)
+    # Each line goes on at both sides: on its way round, or where it ends.
+    wide = np.repeat(np.arange(len(lines)), sizes + 2 * reach)
+    place = np.arange(len(wide)) - (first + reach * (2 * np.arange(len(lines)) + 1))[wide]
+    size = sizes[wide] - 1
+    place = np.where(closed[wide], place % np.maximum(size, 1), place.clip(0, size))
+    inner = np.arange(len(points)) + 2 * reach * np.repeat(np.arange(len(lines)), sizes)
+    soft: Line = _weighed(points[first[wide] + place], weights)[inner]
+    ends = np.concatenate([first[~closed], last[~closed]])
+    soft[ends] = points[ends]
     return soft
 
 
@@ -219,11 +290,11 @@ def gaussian(deviation: float) -> Floats:
     return half
 
 
-def _weighed(line: Line, weights: Floats) -> Line:
+def _weighed(line: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     """A line's points weighed with their neighbours, to the bit as SciPy does it (see below)."""
     reach = len(weights) - 1
     length = len(line) - 2 * reach
-    soft: Line = line[reach : reach + length] * weights[0]
+    soft: NDArray[Any] = line[reach : reach + length] * weights[0]
     both = np.empty_like(soft)
     for k in range(reach, 0, -1):
         np.add(line[reach - k :][:length], line[reach + k :][:length], out=both)
@@ -233,21 +304,21 @@ def _weighed(line: Line, weights: Floats) -> Line:
 
 
 def blurred(grey: Grey, deviation: float) -> Grey:
-    """A picture (H, W) under a Gaussian, mirrored at its sides, to the bit as SciPy does it."""
-    weights = gaussian(deviation)
+    """A picture (H, W) under a Gaussian, mirrored at its sides, in single precision."""
+    weights = gaussian(deviation).astype(np.float32)
     reach, (height, width) = len(weights) - 1, grey.shape
     rows = max(1, PIECE // width)  # at once: they stay in the processor's cache
     out = np.empty(grey.shape, dtype=np.float32)
-    wide = np.pad(grey, ((reach, reach), (0, 0)), mode="symmetric").astype(np.float64)
+    wide = np.pad(grey, ((reach, reach), (0, 0)), mode="symmetric")
     for top in range(0, height, rows):
         out[top : top + rows] = _weighed(wide[top : min(top + rows, height) + 2 * reach], weights)
-    wide = np.pad(out, ((0, 0), (reach, reach)), mode="symmetric").astype(np.float64)
+    wide = np.pad(out, ((0, 0), (reach, reach)), mode="symmetric")
     for top in range(0, height, rows):
         out[top : top + rows] = _weighed(wide[top : top + rows].T, weights).T
     return out
 
 
-def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
+def _distance(points: Floats, a: Ints, b: Ints, p: Ints, segment: Ints) -> Floats:
     """As gryphone.ink.distance, to the bit as skimage's approximate_polygon has it.
 
     Rings and straight lines hold many points that are equally far: rounding decides among them,
@@ -257,9 +328,12 @@ def _distance(points: Floats, a: Ints, b: Ints, p: Ints) -> Floats:
     dx, dy = x1 - x0, y1 - y0
     angle = -np.arctan2(dx, dy)
     cos, sin = np.cos(angle), np.sin(angle)
-    offset = y0 * sin + x0 * cos
+    lines = np.array([x0, y0, x1, y1, dx, dy, cos, sin, y0 * sin + x0 * cos])
+    x0, y0, x1, y1, dx, dy, cos, sin, offset = lines.take(segment, axis=1)
+    far: Floats = np.abs(x * cos + y * sin - offset)
     x0, y0, x1, y1 = x - x0, y - y0, x - x1, y - y1  # from both ends
-    beside = (x0 * dx + y0 * dy > 0) & (-x1 * dx - y1 * dy > 0)
-    ends = np.sqrt(np.minimum(y0 * y0 + x0 * x0, y1 * y1 + x1 * x1))
-    far: Floats = np.where(beside, np.abs(x * cos + y * sin - offset), ends)
+    beyond = np.flatnonzero((x0 * dx + y0 * dy <= 0) | (x1 * dx + y1 * dy >= 0))
+    if len(beyond):
+        x0, y0, x1, y1 = (each[beyond] for each in (x0, y0, x1, y1))
+        far[beyond] = np.sqrt(np.minimum(y0 * y0 + x0 * x0, y1 * y1 + x1 * x1))
     return far

@@ -3,13 +3,14 @@
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gryphone.errors import InkError
 from gryphone.photo.binarize import Mask
-from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, radii_of, smooth, thinned
+from gryphone.photo.skeleton import Edge, Line, edges_of, length_of, places_of, smooth, thinned
 
 End = tuple[int, int]  # edge, side: 0 where its line begins, 1 where it ends
 
@@ -22,31 +23,12 @@ SHORT = 4.0  # pen widths: so short an end beyond a branch was gone back along a
 SPUR = 0.6  # pen widths a branch must stick out by to be writing
 LONGEST = 200_000  # pixels of line, about a thousand symbols
 MOST_NODES = 6000  # ends and crossings
+SOON = 16  # points of a line, most of which leave the blot of a crossing within them
 
 
 def trace(mask: Mask, width: float) -> list[Line]:
     """Strokes (x, y in pixels of the mask) along the middle of the ink, `width` its pen's."""
-    mask = np.pad(mask, 1)
-    thin = thinned(mask)
-    length = int(thin.sum())
-    if length > LONGEST:
-        raise InkError(f"{length} pixels of line; this is a texture or a whole page, not a formula")
-    edges, nodes = edges_of(thin)
-    if len(nodes) > MOST_NODES:
-        raise InkError(f"{len(nodes)} line ends and crossings; this is a texture, not writing")
-    places = [pixels.mean(0) for pixels in nodes]
-    graph = _Graph(edges, places, radii_of(nodes, mask), width)
-    graph.prune()
-    graph.contract()
-    graph.bridge()
-    paths = graph.strokes()
-    places = [place - 1 for place in graph.places]
-    lines = smooth([path.line - 1 for path in paths], width)
-    for path, line in zip(paths, lines, strict=True):
-        path.line = line
-    return [path.line for path in retrace(paths, places, width)] + [
-        dot[None] - 1 for dot in graph.dots
-    ]
+    return strokes_of([followed(np.pad(mask, 1), width)], width)[0]
 
 
 @dataclass(eq=False)
@@ -59,6 +41,43 @@ class _Path:
     ends: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Followed:
+    """The lines of one page, pixel by pixel."""
+
+    paths: list[_Path]
+    places: list[Line]  # of the nodes
+    dots: list[Line]
+
+
+def followed(mask: Mask, width: float) -> Followed:
+    """Thin the ink of a page, whose sides are bare, and follow its lines as a pen went."""
+    thin = thinned(mask)
+    length = np.count_nonzero(thin)
+    if length > LONGEST:
+        raise InkError(f"{length} pixels of line; this is a texture or a whole page, not a formula")
+    edges, nodes = edges_of(thin)
+    if len(nodes) > MOST_NODES:
+        raise InkError(f"{len(nodes)} line ends and crossings; this is a texture, not writing")
+    graph = _Graph(edges, *places_of(nodes, mask), width)
+    graph.prune()
+    graph.contract()
+    graph.bridge()
+    return Followed(graph.strokes(), graph.places, graph.dots)
+
+
+def strokes_of(pages: Sequence[Followed], width: float) -> list[list[Line]]:
+    """The strokes of pages, of which all lines are smoothed at once: that costs little more."""
+    lines = iter(smooth([path.line - 1 for page in pages for path in page.paths], width))
+    found = []
+    for page in pages:
+        for path in page.paths:
+            path.line = next(lines)
+        strokes = [path.line for path in retrace(page.paths, page.places, width)]
+        found.append(strokes + [dot[None] - 1 for dot in page.dots])
+    return found
+
+
 class _Graph:
     """Edges and nodes under repair; `strokes` reads the result."""
 
@@ -67,6 +86,7 @@ class _Graph:
     ) -> None:
         self.edges: dict[int, Edge] = dict(enumerate(edges))
         self.places, self.radii, self.width = places, radii, width
+        self.known: dict[tuple[int, End], tuple[int, float]] = {}
         self.dots = [places[n] for n in sorted(set(range(len(places))) - self.ends().keys())]
 
     def ends(self) -> dict[int, list[End]]:
@@ -104,6 +124,7 @@ class _Graph:
             if not near and not self._crosses(number, meeting):
                 continue
             del self.edges[number]
+            self.known.clear()
             self.places[a] = (self.places[a] + self.places[b]) / 2
             self.radii[a] = max(self.radii[a], self.radii[b], edge.length / 2)
             for other, side in meeting.pop(b):
@@ -194,8 +215,11 @@ class _Graph:
 
     def _leans(self, node: int, end: End, ends: list[End]) -> bool:
         """Whether a line leaves another so sharply that the pen must have gone back along it."""
-        mine = self._heading(node, end)
-        turns = [math.pi - _turn(mine, self._heading(node, e)) for e in ends if e != end]
+        turns = [
+            math.pi - _turn(self._heading(node, end), self._heading(node, e))
+            for e in ends
+            if e != end
+        ]
         return bool(turns) and min(turns) < LEAN
 
     def _line(
@@ -207,11 +231,10 @@ class _Graph:
         for end in (side, 1 - side):
             node = edge.ends[end]
             if len(meeting[node]) > 2:
-                place = self.places[node]
-                away = np.hypot(*(line - place).T) > self.radii[node]
-                rest = line[int(np.argmax(away)) :] if away.any() else line[-1:]
+                first, _ = self._leaving(node, (number, end))
+                rest = line[min(first, len(line) - 1) :]
                 joined = (number, end) in partner
-                line = rest if joined else np.concatenate([place[None], rest])
+                line = rest if joined else np.concatenate([self.places[node][None], rest])
             line = line[::-1]
         return line
 
@@ -240,13 +263,31 @@ class _Graph:
 
     def _heading(self, node: int, end: End) -> float:
         """The direction in which an edge leaves a node, measured outside the crossing's blot."""
-        number, side = end
-        line = self.edges[number].line if side == 0 else self.edges[number].line[::-1]
-        away = np.hypot(*(line - self.places[node]).T) > self.radii[node]
-        first = int(np.argmax(away))  # 0 where all is blot
-        last = min(len(line) - 1, first + max(3, round(2 * self.width)))
-        dx, dy = line[last] - (line[first] if last > first else self.places[node])
-        return math.atan2(dy, dx)
+        return self._leaving(node, end)[1]
+
+    def _leaving(self, node: int, end: End) -> tuple[int, float]:
+        """The first point of an edge outside a node's blot, or one too many, and the heading."""
+        if (node, end) not in self.known:
+            number, side = end
+            line, place = self.edges[number].line, self.places[node]
+            if side:
+                line = line[::-1]
+            first = _outside(line, place, self.radii[node])
+            begin = first % len(line)  # where all is blot, that is one
+            last = min(len(line) - 1, begin + max(3, round(2 * self.width)))
+            dx, dy = line[last] - (line[begin] if last > begin else place)
+            self.known[node, end] = first, math.atan2(dy, dx)
+        return self.known[node, end]
+
+
+def _outside(line: Line, place: Line, radius: float) -> int:
+    """The first point of a line that lies farther from a place than so much, or one too many."""
+    middle = place.tolist()
+    for some in (line[:SOON], line):
+        for number, spot in enumerate(some.tolist()):
+            if math.dist(spot, middle) > radius:
+                return number
+    return len(line)
 
 
 def _turn(one: float, other: float) -> float:
@@ -268,13 +309,14 @@ def _close(points: Line, reach: float) -> list[tuple[float, int, int]]:
 
 def retrace(paths: list[_Path], places: list[Line], width: float) -> list[_Path]:
     """Let the pen go back along its line to where a branch leaves it, as in n, d and a."""
+    passed = set[int]().union(*(path.through for path in paths))
     for branch in list(paths):
         loop = branch.ends[0] == branch.ends[1]
-        for node in [*branch.joins, *branch.ends]:
+        for node in [n for n in (*branch.joins, *branch.ends) if n in passed]:
             trunk = next((p for p in paths if node in p.through and p is not branch), None)
             if trunk is None:
                 continue
-            line, place = branch.line, places[node]
+            line, place = branch.line, places[node] - 1
             if math.dist(line[0], place) > math.dist(line[-1], place):
                 line = line[::-1]
             base = trunk.line

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import glob
 import logging
+import math
 import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gryphone.errors import InkError
-from gryphone.ink import Ink, Stroke, frozen_strokes
+from gryphone.ink import Ink, Stroke, frozen_strokes, stroke_boxes
 from gryphone.photo.decode import NotAPicture
 from gryphone.photo.image import trace_twice
 from gryphone.reading import formats
@@ -42,6 +45,38 @@ class Input:
 
     def __reduce__(self) -> tuple[type[Input], tuple[Any, ...]]:
         return Input, (self.ink, self.retraced)  # whose copies are read-only too
+
+    def part(self, strokes: NDArray[np.int64]) -> Input:
+        """Some of the strokes as an input, with what the other tracing has of them."""
+        kept = tuple(self.ink.strokes[i] for i in strokes)
+        own = np.flatnonzero(np.isin(self._owners, strokes))
+        ink = replace(self.ink, strokes=kept, glyphs=(), notes=())
+        return Input(ink, tuple(self.retraced[i] for i in own))
+
+    @cached_property
+    def _owners(self) -> NDArray[np.int64]:
+        """The stroke of the ink that each stroke of the other tracing lies nearest to."""
+        low, high = stroke_boxes([self.ink.strokes])[0]
+        owners = []
+        for stroke in self.retraced:
+            some = stroke[:: max(1, len(stroke) // 8)]
+            outside = np.maximum(np.maximum(low - some[:, None], some[:, None] - high), 0)
+            least = np.hypot(*np.moveaxis(outside, 2, 0)).mean(0)
+            # No stroke is nearer than its box.
+            owner, nearest = 0, math.inf
+            for k in np.argsort(least, kind="stable"):
+                if least[k] >= nearest:
+                    break
+                gap = _distance(some, self.ink.strokes[k])
+                owner, nearest = (int(k), gap) if gap < nearest else (owner, nearest)
+            owners.append(owner)
+        return np.array(owners, dtype=np.int64)
+
+
+def _distance(points: Stroke, stroke: Stroke) -> float:
+    """The mean distance of points from a stroke's nearest."""
+    gap = points[:, None] - stroke[None]
+    return float(np.sqrt((gap**2).sum(2).min(1)).mean())
 
 
 def read_input(source: Any, name: str | None = None) -> Input:

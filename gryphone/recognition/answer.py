@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
 from gryphone.ink import Floats, Ink, in_order, stroke_boxes, usual_size
 from gryphone.latex.validity import is_valid
 from gryphone.photo.marks import BOXED
+from gryphone.reading.inputs import Input
 from gryphone.recognition.confidence import (
     calibrated,
     symbol_features,
@@ -25,13 +27,14 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.otherwise import notes_of, readings, surer
 from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
-from gryphone.tokens import EMPTY, MASK_ID, PAD_ID
+from gryphone.recognition.rows import LONG, MUCH, NONE, ROW, UNSURE, in_parts
+from gryphone.tokens import EMPTY, MASK_ID, PAD_ID, spans, spell
 
 INKLESS = (EMPTY, "&", r"\\")
 NO_INK = (r"\begin", r"\end")
-# Beyond these there is hardly a training ink: of CROHME's 10,367, 15 have as many symbols, 8 are
-# drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
-LONG, SMALL, GAPS = 44, 0.6, (5.0, 2.0)
+# Beyond these, and LONG, there is hardly a training ink: of CROHME's 10,367, 15 have as many
+# symbols, 8 are drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
+SMALL, GAPS = 0.6, (5.0, 2.0)
 # Lines of writing: usual strokes of paper between them, then for two and for three lines the fewest
 # strokes and the least width of each. 16 of 2,592 of CROHME's inks have two.
 LINE_GAP, LINES = 0.8, ((2, 3, 2.5), (3, 2, 1.5))
@@ -49,7 +52,8 @@ class Question:
     ask: Ask
     constraint: Constraint | None = None
     name: str | None = None  # of a sample, whose decodes after the first have draws of their own
-    again: bool = True  # look a second time in doubt
+    again: bool = True  # look a second time in doubt,
+    parts: bool = True  # and read a long row in parts as well
 
     @property
     def keys(self) -> list[int]:
@@ -90,7 +94,8 @@ def answer_together(
 ) -> list[Result]:
     """Answer questions about inputs of one batch that agree in steps, seed, method and looks.
 
-    Without a deadline, doubtful pictures are read `otherwise` too.
+    Without a deadline, doubtful rows that are long are read in parts, and doubtful pictures
+    `otherwise` too.
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
@@ -104,6 +109,8 @@ def answer_together(
     found = [
         _result(*each) for each in zip(votes, weigh(votes), strokes, boxes, drawn, strict=True)
     ]
+    if deadline is None:
+        found = [_in_parts(*pair) for pair in zip(questions, found, strict=True)]
     if otherwise and deadline is None:
         found = _in_doubt(questions, found)
     found = _as_written(questions, found, deadline)
@@ -151,6 +158,29 @@ def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[
         pairs = list(zip(others, answers, strict=False))
         found[i] = surer(first, pairs, answers[len(others) :], given.ink)
     return found
+
+
+def _in_parts(question: Question, first: Result) -> Result:
+    """The answer, or a surer one about a long row that is put together from its parts."""
+    batch, ask, ink = question.batch, question.ask, question.ink
+    if len(ink.strokes) <= ROW or first.confidence >= UNSURE or ask.constrained or ask.plain:
+        return first
+    network = batch.network
+    rows = network.checkpoint.config.kind == "diffusion" and network.tokenizer.scheme == "sat"
+    if not (rows and question.parts and question.again):
+        return first
+
+    def read(inputs: Sequence[Input], ask: Ask) -> list[Result]:
+        parts = EncodedBatch.of(network, inputs)
+        asked = [Question(parts, place, ask, parts=False) for place in range(len(inputs))]
+        return answer_together(asked, time.perf_counter(), otherwise=False)
+
+    whole = in_parts(batch.inputs[question.index], first, ask, network.tokenizer, read)
+    if whole is first or not network.grammar.accepts(whole.ids):
+        return first
+    if MUCH in first.warnings and _lies_apart(*stroke_boxes([ink.strokes])[0]):
+        whole = replace(whole, warnings=(*whole.warnings, MUCH))
+    return whole
 
 
 def _later(watch: Callable[[Step], bool | None] | None) -> Callable[[Step], bool | None] | None:
@@ -281,13 +311,13 @@ def _result(
     )
     warnings = [*notes_of(ink, whole)] if ink.notes else []
     if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
-        warnings.append("this may be more than one formula; give them one at a time")
+        warnings.append(MUCH)
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
         places = ", ".join(map(str, broken))
         warnings.append(f"no well-formed formula has what was asked for at position {places}")
     if whole < 0.1:
-        warnings.append("this may be no formula, or one that the model cannot read")
+        warnings.append(NONE)
     return Result(
         latex=latex,
         tokens=tuple(tokens),
@@ -309,9 +339,14 @@ def _is_too_much(config: ModelConfig, boxes: Boxes, drawn: Boxes, symbols: int) 
     if size_on(config.canvas, drawn) < SMALL:
         apart = len(drawn[0]) > FEW
     else:
-        apart = any(gap > most for gap, most in zip(_gaps(*boxes), GAPS, strict=True))
-        apart = apart or _has_lines(*boxes)
+        apart = _lies_apart(*boxes)
     return apart or symbols >= min(LONG, config.length - 1)
+
+
+def _lies_apart(low: Floats, high: Floats) -> bool:
+    """Whether there is more room between parts, or lines, than one formula has."""
+    apart = any(gap > most for gap, most in zip(_gaps(low, high), GAPS, strict=True))
+    return apart or _has_lines(low, high)
 
 
 def _gaps(low: Floats, high: Floats) -> list[float]:
@@ -338,11 +373,9 @@ def _has_lines(low: Floats, high: Floats) -> bool:
 
 def _others(network: Network, best: Decoded, count: int) -> list[tuple[tuple[str, float], ...]]:
     """The most probable other symbols of each position."""
-    ids, log_probs = best.looks.symbols(count + 3)
-    names, n = network.tokenizer.vocabularies[0].tokens, len(best.ids)
-    rows = zip(
-        best.ids[:, 0].tolist(), ids[:n].tolist(), np.exp(log_probs[:n]).tolist(), strict=True
-    )
+    names = network.tokenizer.vocabularies[0].tokens
+    ids, log_probs = best.looks.symbols(len(best.ids), count + 3)
+    rows = zip(best.ids[:, 0].tolist(), ids.tolist(), np.exp(log_probs).tolist(), strict=True)
     return [
         tuple(
             (names[k], p)
@@ -418,8 +451,7 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
     placed = backend.evidence(memory, canvases)
     if placed is None:
         return found
-    names = batch.network.tokenizer.vocabularies[0].tokens
-    inky = np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
+    inky = _inky(batch.network.tokenizer.vocabularies[0].tokens)
     for i, evidence in zip(asked, placed, strict=True):
         ids = votes[i].best.ids
         places: list[list[int]] = [[] for _ in ids]
@@ -428,6 +460,12 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
                 places[token].append(stroke)
         found[i] = [tuple(some) for some in places]
     return found
+
+
+@cache
+def _inky(names: tuple[str, ...]) -> np.ndarray:
+    """Which symbols have ink at all."""
+    return np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
 
 
 def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
@@ -459,29 +497,3 @@ def _box(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -
     left, top = map(min, zip(*(low[i] for i in some), strict=True))
     right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
     return left, top, right, bottom
-
-
-def spell(tokens: Sequence[str]) -> tuple[str, list[int]]:
-    """Tokens as LaTeX, and the offset in it at which each token starts."""
-    out, starts = "", []
-    for token in tokens:
-        command = out.rpartition("\\")[2]
-        # A lone backslash pair ends a matrix row; letters behind it are text, not its name.
-        named = "\\" in out and command.isalpha() and not out.endswith("\\\\")
-        out += " " if named and token[:1].isalpha() else ""
-        starts.append(len(out))
-        out += token
-    return out, starts
-
-
-def spans(
-    tokens: Sequence[str], starts: Sequence[int], places: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """[start, end) in `spell(tokens)` of what stands at each place, [first, end) tokens."""
-    ends = [start + len(token) for start, token in zip(starts, tokens, strict=True)]
-    last = ends[-1] if ends else 0
-    out = []
-    for first, end in places:
-        start = starts[first] if first < len(starts) else last
-        out.append((start, ends[end - 1] if end > first else start))
-    return out

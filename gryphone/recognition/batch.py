@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,17 +67,37 @@ def read_file(source: Any, name: str | None = None) -> Input | str:
 def recognize_files(
     recognizer: Recognizer, files: Sequence[Path], ask: Ask, workers: int = 0
 ) -> Generator[tuple[Path, Result | str], None, None]:
-    """Each file with its result or its error, in order; `workers` processes read ahead."""
+    """Each file with its result or its error, in order; `workers` processes read ahead.
+
+    Where the model computes on the CPU, that is most of the work, and they answer, too.
+    """
+    size = recognizer.backend.batch * recognizer.backend.at_once
     with ExitStack() as stack:
+        shared = recognizer.copies(workers)
+        if shared is not None:
+            stack.callback(shared.pool.shutdown, cancel_futures=True)
+            # What is piped into this process is not there in another one.
+            given = [read_file(file) if str(file) == STDIN else file for file in files]
+            parts = [given[i : i + size] for i in range(0, len(files), size)]
+            found = shared.pool.map(partial(_answers, shared.copy, ask), parts)
+            yield from zip(files, chain.from_iterable(found), strict=True)
+            return
         stream: Iterator[Input | str] = map(read_file, files)
         if workers > 0:
             pool = process_pool(workers, import_module, read_input.__module__)
             stack.callback(pool.shutdown, cancel_futures=True)
             stream = pool.map(read_file, files)
         pairs = zip(files, stream, strict=True)
-        size = recognizer.backend.batch * recognizer.backend.at_once
         while batch := list(islice(pairs, size)):
             yield from recognize_read(recognizer, batch, ask)
+
+
+def _answers(
+    copy: Callable[[], Recognizer], ask: Ask, files: Sequence[Path | Input | str]
+) -> list[Result | str]:
+    """The results or errors of some files, in a process that has a recogniser of its own."""
+    read = [(Path(), read_file(each) if isinstance(each, Path) else each) for each in files]
+    return [answer for _, answer in recognize_read(copy(), read, ask)]
 
 
 def recognize_read(

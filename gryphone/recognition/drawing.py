@@ -37,29 +37,28 @@ def drawing_of(
     row, column, stroke, (height, width) = pixels_of(strokes, canvas, view)
     patch, window, halo = canvas.patch, canvas.window, (canvas.window - canvas.patch) // 2
     rows, columns = height // patch, width // patch
-    down, right = row // patch, column // patch
-    cell = down * columns + right
-    inked = np.full(rows * columns, dense)
-    inked[cell] = True
+    down, right, wide = row // patch, column // patch, columns + 2
+    cell = (down + 1) * wide + right + 1
+    inked = np.full((rows + 2, wide), fill_value=False)  # with bare patches all around
+    inked[1:-1, 1:-1] = dense
+    inked.ravel()[cell] = True
     kept = np.flatnonzero(inked)
-    rank = np.where(inked, np.cumsum(inked) - 1, len(kept))
+    rank = np.full(inked.size, len(kept))
+    rank[kept] = np.arange(len(kept))
     windows = np.zeros((len(kept) + 1) * window**2, dtype=np.uint8)
+    place = (row - down * patch + halo) * window + column - right * patch + halo  # in its window
     reach: list[tuple[Any, Any]] = [(0, 0)]
     if halo:  # the windows of the three nearest patches hold a pixel too
-        step_down = np.where(row % patch < patch // 2, -1, 1)
-        step_right = np.where(column % patch < patch // 2, -1, 1)
-        reach += [(step_down, 0), (0, step_right), (step_down, step_right)]
-    for by_row, by_column in reach:
-        near_row, near_column = down + by_row, right + by_column
-        inside = (near_row >= 0) & (near_row < rows) & (near_column >= 0) & (near_column < columns)
-        owner = np.where(
-            inside, rank[np.where(inside, near_row * columns + near_column, 0)], len(kept)
-        )
-        y, x = row - near_row * patch + halo, column - near_column * patch + halo
-        windows[(owner * window + y) * window + x] = 1
+        step_down = np.where(row - down * patch < patch // 2, -1, 1)
+        step_right = np.where(column - right * patch < patch // 2, -1, 1)
+        below, beside = step_down * wide, step_down * (patch * window)
+        after, along = step_right, step_right * patch
+        reach += [(below, beside), (after, along), (below + after, beside + along)]
+    for by_cell, by_place in reach:
+        windows[rank[cell + by_cell] * window**2 + place - by_place] = 1
     return Drawing(
         windows.reshape(-1, window**2)[:-1],
-        np.stack([kept // columns, kept % columns], 1),
+        np.stack([kept // wide - 1, kept % wide - 1], 1),
         (rows, columns),
         rank[cell],
         stroke,
@@ -101,20 +100,22 @@ def pixels_of(
         of = np.repeat(np.arange(len(firsts)), lengths)
         ends = np.where(tiny[of, None], ((low + high) / 2)[of], ends)
     # The segment that ends in a point starts in the one before, or in itself: a stroke's first.
-    starts = np.roll(ends, 1, axis=0)
+    starts = np.concatenate([ends[:1], ends[:-1]])
     starts[firsts] = ends[firsts]
     delta = ends - starts
-    steps = np.ceil(np.abs(delta).max(1)).clip(1).astype(np.intp)  # 32 bits in WebAssembly
-    owner = np.repeat(np.arange(len(steps)), steps + 1)
-    k = np.arange(len(owner)) - (np.cumsum(steps + 1) - (steps + 1))[owner]
-    along = (k.astype(np.float32) / steps[owner].astype(np.float32))[:, None]
-    xy = np.floor(starts[owner] + delta[owner] * along).astype(np.intp)
+    steps = np.maximum(np.ceil(np.abs(delta).max(1)), 1)
+    counts = steps.astype(np.intp) + 1  # 32 bits in WebAssembly
+    begin = np.cumsum(counts) - counts
+    owner = np.repeat(np.arange(len(steps)), counts)
+    along = (np.arange(len(owner)) - begin[owner]).astype(np.float32) / steps[owner]
+    xy = np.floor(starts[owner] + delta[owner] * along[:, None]).astype(np.intp)
     stroke = np.repeat(np.arange(len(firsts)), lengths)[owner]
     if tiny.any():  # a dot's first pixel brings its eight neighbours
-        middle = xy[(np.cumsum(steps + 1) - (steps + 1))[firsts[tiny]]]
+        middle = xy[begin[firsts[tiny]]]
         xy = np.concatenate([xy, (middle[:, None] + _RING).reshape(-1, 2)])
         stroke = np.concatenate([stroke, np.repeat(np.flatnonzero(tiny), len(_RING))])
-    column, row = xy[:, 0].clip(0, width - 1), xy[:, 1].clip(0, height - 1)
+    column = np.minimum(np.maximum(xy[:, 0], 0), width - 1)
+    row = np.minimum(np.maximum(xy[:, 1], 0), height - 1)
     return row, column, stroke, (height, width)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -52,7 +53,7 @@ DOUBT_ABOUT_INK = 0.3
 # curve): by one look, and by two.
 SURE, BOTH_SURE = 0.3, 0.5
 PAPER = Canvas("stroke", 1024, stroke=48.0)
-PEN = 3.0  # pixels: a pen's line of one pixel and its two neighbours
+PEN, MARGIN = 3.0, 3  # pixels: a pen's line of one pixel and its two neighbours, and paper around
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,16 @@ class EncodedBatch:
 
     def trace(self, inputs: Iterable[int]) -> None:
         """Get another tracing of each of some inputs; nothing where there is none."""
-        for i in inputs:
-            if i not in self.tracings:
-                found = self.inputs[i].retraced or redrawn(self.inputs[i].ink.strokes)
-                precision = self.network.checkpoint.config.ink_precision
-                self.tracings[i] = condensed([found], precision)[0] if found else []
+        todo = [i for i in inputs if i not in self.tracings]
+        found = {i: self.inputs[i].retraced for i in todo}
+        if pen := [i for i in todo if not found[i]]:
+            again = redrawn([self.inputs[i].ink.strokes for i in pen])
+            found.update(zip(pen, again, strict=True))
+        self.tracings.update((i, []) for i in todo)
+        if some := [i for i in todo if found[i]]:
+            precision = self.network.checkpoint.config.ink_precision
+            strokes = condensed([found[i] for i in some], precision)
+            self.tracings.update(zip(some, strokes, strict=True))
 
     def doubt_about(self, decoded: Decoded) -> float:
         """The log-prob that an answer lacks in the looks at it while it was hidden."""
@@ -236,7 +242,8 @@ def mean_of(looks: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
     if len(looks) == 1:
         return looks[0]
     means = [np.mean(streams, 0) for streams in zip(*looks, strict=True)]
-    return [m - np.logaddexp.reduce(m, -1, keepdims=True) for m in means]
+    lower = [mean - mean.max(-1, keepdims=True) for mean in means]
+    return [m - np.log(np.exp(m).sum(-1, keepdims=True)) for m in lower]
 
 
 def _noting(request: Request, steps: int, stopped: set[int]) -> Request:
@@ -267,20 +274,22 @@ def _onward(request: Request, places: Sequence[int]) -> Request:
     )
 
 
-def redrawn(strokes: Sequence[Stroke]) -> tuple[Stroke, ...]:
-    """What a tracing finds of strokes that are drawn on paper; nothing where it gives up."""
+def redrawn(inks: Sequence[Sequence[Stroke]]) -> list[tuple[Stroke, ...]]:
+    """What a tracing finds of inks that are drawn on paper; nothing where it gives up."""
     from gryphone.photo.binarize import grown
-    from gryphone.photo.trace import trace  # not before there is doubt
+    from gryphone.photo.trace import Followed, followed, strokes_of  # not before there is doubt
 
-    try:
-        return tuple(trace(grown(np.pad(on_paper(strokes), 2)), PEN))
-    except InkError:
-        return ()
+    pages: dict[int, Followed] = {}
+    for number, strokes in enumerate(inks):
+        with suppress(InkError):
+            pages[number] = followed(grown(on_paper(strokes)), PEN)
+    found = dict(zip(pages, strokes_of([*pages.values()], PEN), strict=True))
+    return [tuple(found.get(number, ())) for number in range(len(inks))]
 
 
 def on_paper(strokes: Sequence[Stroke]) -> np.ndarray:
-    """Strokes one pixel wide, (H, W) bool."""
-    row, column, _, shape = pixels_of(strokes, PAPER)
-    sheet = np.zeros(shape, dtype=bool)
-    sheet[row, column] = True
+    """Strokes one pixel wide, (H, W) bool, with room for a broader pen."""
+    row, column, _, (height, width) = pixels_of(strokes, PAPER)
+    sheet = np.zeros((height + 2 * MARGIN, width + 2 * MARGIN), dtype=bool)
+    sheet[row + MARGIN, column + MARGIN] = True
     return sheet

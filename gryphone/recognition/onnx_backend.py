@@ -28,6 +28,8 @@ from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime as ort
 
+ALONE = 250_000  # multiplications: OpenBLAS shares out products of 262,144 and more
+
 
 @dataclass(frozen=True)
 class Look:
@@ -154,11 +156,16 @@ def _attention(queries: np.ndarray, look: Look, block: int) -> np.ndarray:
     keys = look.memory[f"key_{block}"].numpy()[0]  # (H, P, D)
     heads, _, size = keys.shape
     asked = queries.reshape(-1, heads, size).transpose(1, 0, 2)
-    # Not by `@`: BLAS deals such small products out to threads, and waits for them half a second
-    # where the cores are busy.
-    scores = np.einsum("hnd,hpd->hnp", asked, keys) / np.float32(size**0.5)
-    scores = np.exp(scores - scores.max(2, keepdims=True))
-    mean: np.ndarray = (scores / scores.sum(2, keepdims=True)).mean(0)
+    # A few patches at a time: BLAS deals larger products out to threads, and waits for them half a
+    # second where the cores are busy.
+    some = max(1, ALONE // asked[0].size)
+    parts = range(0, keys.shape[1], some)
+    scores = np.concatenate([asked @ keys[:, i : i + some].transpose(0, 2, 1) for i in parts], 2)
+    scores /= np.float32(size**0.5)
+    scores -= scores.max(2, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(2, keepdims=True)
+    mean: np.ndarray = scores.mean(0)
     return mean
 
 

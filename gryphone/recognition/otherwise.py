@@ -23,22 +23,31 @@ from gryphone.photo.image import HARD
 from gryphone.reading.inputs import Input
 from gryphone.recognition.result import Box, Result
 
-DOUBT = 0.7  # confidence below which a picture is read without some of its ink, upside down, and
+HALF = 0.9  # confidence below which a picture is read upside down,
+DOUBT = 0.7  # without some of its ink, and
 TURNED = 0.5  # turned by a quarter
 IN_DOUBT = 0.95  # below which it is said what makes it hard to read
 MORE = 0.25  # by how much surer another reading must be
+# The same in log odds, enough for half a turn of an answer that is fairly sure; and for a hint.
+ODDS, EVEN = 1.2, 0.0
 SLACK = 0.15  # by how much less will do for a hint that something stands apart
 SURE = 0.6  # what one without some ink must reach as well
-GAP = 1.2  # usual strokes between a formula and what stands beside it
+GAP = 1.2  # usual strokes between a formula and what stands beside it,
+NUMBERED = 0.8  # where the answer starts like the number of an exercise
 SMALL, WIDE = 0.45, 0.75  # of the whole width that this may have; that a known word may have
 # Lines through a symbol. Signs of a formula are like that, too (x, +, t, \neq, \theta), so the more
 # that speaks for crossing out, the less surer the reading without it must be: of usual strokes that
 # the line sticks out by at both ends, length of the other lines, by how much surer.
 STRUCK = ((0.3, 2.0, -0.1), (0.2, 1.6, 0.05), (0.1, 0.9, 0.3))
 WOBBLE, BREAK = 0.08, 0.12  # usual strokes: how far a hand's straight line strays, and is broken
-BOTH_SIDES = 0.19  # of the other lines that lie on either side, and
+STRAY = 0.06  # of its length that a long one strays
+BOTH_SIDES = 0.19  # of the other lines that lie on either side, unless it slants across them, and
+SLANT, ACROSS = 0.3, 0.28  # the least of sine and cosine, and how far it then sticks out
 ROUND = 0.1  # their breadth over length: those of + and x are straight, too
 SIGN = 0.85  # confidence in it alone from which a symbol with a line through it is a sign
+NO_SIGN, CLEARER = 0.5, 0.08  # below which it is none, and by how much surer the rest must be then
+NEARLY = 0.1  # by how much less will do for a hint at the first or last symbol
+FAIRLY = 0.85  # confidence below which simple symbols inside a formula are looked at, too
 STEP = 0.05  # usual strokes between dots along a line
 LEGIBLE = 0.4  # what the reading without it must reach
 MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as a formula has
@@ -46,6 +55,7 @@ MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
+STARTS = re.compile(r"\(?[0-9a-zA-Z]{1,3}(?:\)|\.(?![0-9]))")  # 1.5 is no exercise
 LIKE_NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).,|/\]>1lj]")  # as the bracket may be read
 AFTER = re.compile(r"\([0-9]{1,3}\)")  # behind an equation; `(x)` is an argument
 WORDS = words(
@@ -54,12 +64,13 @@ WORDS = words(
 )
 LIKE = str.maketrans("051", "osl")  # what letters of words are read as
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
-JOINTS = {"=", "<", ">", "+", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow", ","}
+JOINTS = {*"_^=<>+,", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow"}
 
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out: {}"
 OUT = "crossed-out writing was left out"
 HINTS = {
+    TURN.format(180): "the picture may be upside down; turned by 180° this is {}",
     APART: "a part that stands apart may be no formula; without it this is {}",
     OUT: "something may be crossed out; without it this is {}",
 }
@@ -74,29 +85,38 @@ class Reading:
     note: str
     strong: bool = True  # whether the ink itself speaks for it
     apart: Input | None = None  # the rest, where what that says by itself matters
-    more: float = MORE  # by how much surer it must be
+    more: float = MORE  # by how much surer it must be, and
+    hint: float = math.inf  # for a hint, where it is not the answer
 
 
 def readings(given: Input, first: Result) -> list[Reading]:
     """Other ways to read a picture, as far as the first answer about it calls for them."""
     found: list[Reading] = []
-    if first.confidence < DOUBT:
-        everything = tuple(range(len(given.ink.strokes)))
-        points = np.concatenate(given.ink.strokes)
-        width, height = np.ptp(points, axis=0)
-        sideways = first.confidence < TURNED and height > 0.6 * width
-        for quarters in (1, 2, 3) if sideways else (2,):
+    everything, sure = tuple(range(len(given.ink.strokes))), first.confidence
+    if sure < HALF:
+        more, hint = (_odds_on(sure, odds) - sure for odds in (ODDS, EVEN))
+        note, turned = TURN.format(180), _turned(given, 2)
+        found.append(Reading(turned, everything, note, more=min(more, MORE), hint=hint))
+    width, height = np.ptp(np.concatenate(given.ink.strokes), axis=0)
+    if sure < TURNED and height > 0.6 * width:
+        for quarters in (1, 3):
             note = TURN.format(90 * quarters)
             found.append(Reading(_turned(given, quarters), everything, note))
     text = plain_text(first)
     like = text.lower().translate(LIKE)
-    if first.confidence < DOUBT or LIKE_NUMBER.match(text) or like.startswith(tuple(WORDS)):
-        for out, left, more in _beside(given.ink):
+    if sure < DOUBT or LIKE_NUMBER.match(text) or like.startswith(tuple(WORDS)):
+        for out, left, more in _beside(given.ink, bool(STARTS.match(text))):
             found += _without(given, out, APART, left, more)
-    for out, more in _struck(given.ink):
-        if more < MORE or first.confidence < DOUBT:
-            found += _without(given, out, OUT, more=more)
+    for out, last, more in _struck(given.ink):
+        if last or more < MORE or sure < FAIRLY:
+            found += _without(given, out, OUT, last, more, min(more - 0.1, 0.0))
     return found
+
+
+def _odds_on(confidence: float, more: float) -> float:
+    """The confidence whose log odds are so much higher."""
+    odds = confidence / max(1 - confidence, 1e-9) * math.exp(more)
+    return odds / (1 + odds)
 
 
 def surer(
@@ -111,29 +131,10 @@ def surer(
     hints: list[tuple[Reading, Result]] = []
     for reading, result in others:
         word = None if reading.apart is None else next(alone)
-        said = "" if word is None else plain_text(word)
-        strong, least = reading.strong, first.confidence + reading.more
-        if word is not None and reading.note == OUT:
-            least = max(least, LEGIBLE)
-            strong = word.confidence < SIGN
-        elif word is not None and reading.apart is not None:
-            number = NUMBER if reading.strong else AFTER  # on the left, or on the right
-            if is_word(said):  # 50 may be so, or 50
-                strong = not (said.isdigit() and plain_text(first).startswith(said))
-                least = min(LEGIBLE, first.confidence)
-            elif is_joined(word) or is_joined(result):
-                continue
-            elif number.fullmatch(said) or NUMBER.match(plain_text(first)):
-                strong, least = True, min(SURE, first.confidence)
-            elif reading.strong and LIKE_NUMBER.fullmatch(said):
-                least = max(LEGIBLE, first.confidence)
-            else:
-                word_like = len(reading.apart.ink.strokes) >= WORD
-                strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
-                strong = strong and first.confidence < TURNED and result.confidence >= SURE
-        if strong and result.confidence >= least:
-            fit.append((reading, result, said))
-        elif result.confidence >= max(least - SLACK * (reading.note == APART), LEGIBLE):
+        least, enough = _wanted(first, reading, result, word)
+        if result.confidence >= least:
+            fit.append((reading, result, "" if word is None else plain_text(word)))
+        elif result.confidence >= enough:
             hints.append((reading, result))
     if not fit and hints:
         reading, result = max(hints, key=lambda pair: pair[1].confidence)
@@ -148,6 +149,44 @@ def surer(
     )
     warnings = (*notes_of(ink, result.confidence), reading.note.format(said), *result.warnings)
     return replace(result, symbols=symbols, warnings=warnings, name=first.name)
+
+
+def _wanted(
+    first: Result, reading: Reading, result: Result, word: Result | None
+) -> tuple[float, float]:
+    """How sure a reading must be to be the answer, and to be a hint; `word` is what it left out."""
+    sure = first.confidence
+    least = sure + reading.more
+    if word is None or reading.apart is None:
+        return least, max(sure + reading.hint, LEGIBLE)
+    if reading.note == OUT:
+        if is_joined(result):
+            return math.inf, math.inf
+        # People strike out what they have just written, and no formula misses its last symbol.
+        if word.confidence < (SIGN if reading.strong else NO_SIGN):
+            least = min(least, sure + CLEARER)
+        least = max(least, min(LEGIBLE, sure + CLEARER))
+        enough = sure + reading.hint - NEARLY * reading.strong
+        if word.confidence < SIGN:
+            return least, enough
+        return math.inf, min(sure, least) if reading.strong else least
+    said, strong = plain_text(word), reading.strong
+    number = NUMBER if strong else AFTER  # on the left, or on the right
+    if is_word(said):  # 50 may be so, or 50
+        strong = not (said.isdigit() and plain_text(first).startswith(said))
+        least = min(LEGIBLE, sure)
+    elif is_joined(word) or is_joined(result):
+        return math.inf, math.inf
+    elif number.fullmatch(said) or NUMBER.match(plain_text(first)):
+        # A bracket that only closes tells more than a point, or a line like one.
+        strong, least = True, min(LEGIBLE if said.endswith(")") else SURE, sure)
+    elif strong and LIKE_NUMBER.fullmatch(said):
+        least = max(LEGIBLE, sure)
+    else:
+        word_like = len(reading.apart.ink.strokes) >= WORD
+        strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
+        strong = strong and sure < TURNED and result.confidence >= SURE
+    return least if strong else math.inf, max(least - SLACK, LEGIBLE)
 
 
 def notes_of(ink: Ink, confidence: float) -> tuple[str, ...]:
@@ -190,7 +229,7 @@ def _turned(given: Input, quarters: int) -> Input:
 
 
 def _without(
-    given: Input, out: np.ndarray, note: str, strong: bool = True, more: float = MORE
+    given: Input, out: np.ndarray, note: str, strong: bool, more: float, hint: float = math.inf
 ) -> Iterator[Reading]:
     """The same without some of its strokes (n,), and without what another tracing has there."""
     stay = np.flatnonzero(~out)
@@ -207,10 +246,10 @@ def _without(
     ink = replace(given.ink, strokes=kept, glyphs=(), notes=())
     rest = tuple(given.ink.strokes[i] for i in np.flatnonzero(out))
     apart = Input(replace(ink, strokes=rest))
-    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart, more)
+    yield Reading(Input(ink, retraced), tuple(stay.tolist()), note, strong, apart, more, hint)
 
 
-def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool, float]]:
+def _beside(ink: Ink, numbered: bool) -> Iterator[tuple[np.ndarray, bool, float]]:
     """Strokes to the left (True) of the first wide gap, and those to the right of the last; by how
     much surer the rest must be, unless they are known to be no formula."""
     low, high = stroke_boxes([ink.strokes])[0]
@@ -219,6 +258,10 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool, float]]:
     _, reached, room = in_order(low[:, 0], high[:, 0])
     wide = np.flatnonzero(room > GAP * usual)
     if not len(wide):
+        if numbered and room.max(initial=0.0) > NUMBERED * usual:
+            end = reached[room.argmax()]
+            if end - first < SMALL * (last - first):
+                yield low[:, 0] <= end, True, MORE
         return
     for out, left, width in (
         (low[:, 0] <= reached[wide[0]], True, reached[wide[0]] - first),
@@ -230,22 +273,28 @@ def _beside(ink: Ink) -> Iterator[tuple[np.ndarray, bool, float]]:
             yield out, left, more if width < SMALL * (last - first) else math.inf
 
 
-def _struck(ink: Ink) -> list[tuple[np.ndarray, float]]:
-    """Pieces of ink with a line through them, and by how much surer the rest must be; a few."""
+def _struck(ink: Ink) -> list[tuple[np.ndarray, bool, float]]:
+    """Pieces of ink with a line through them, whether one stands first or last, and by how much
+    surer the rest must be; a few."""
     low, high = stroke_boxes([ink.strokes])[0]
     usual = usual_size(low, high)
     piece = pieces_of(ink.strokes, NEAR * usual)
     numbers, found = np.unique(piece), []
     for number in numbers if len(numbers) <= MOST_PIECES else ():
         own = piece == number
-        size = float((high[own].max(0) - low[own].min(0)).max()) / usual
+        first, last = low[own].min(0), high[own].max(0)
+        size = float((last - first).max()) / usual
         dots = [_dense(ink.strokes[i], STEP * usual) for i in np.flatnonzero(own)]
         out, length = _line_through(np.concatenate(dots) / usual, size)
         more = next((m for least, long, m in STRUCK if out >= least and length >= long), None)
-        if more is not None:
-            found.append((out * length, own, more))
+        if more is not None:  # with the dot of an i
+            own |= (low >= first - NEAR * usual).all(1) & (high <= last + NEAR * usual).all(1)
+            rest = ~own
+            behind = first[0] > high[rest, 0].max(initial=-np.inf)
+            before = last[0] < low[rest, 0].min(initial=np.inf)
+            found.append((out * length, own, bool(behind or before), more))
     found.sort(key=lambda each: -each[0])
-    return [(own, more) for _, own, more in found[:MOST_STRUCK]]
+    return [each[1:] for each in found[:MOST_STRUCK]]
 
 
 def _line_through(dots: Floats, size: float) -> tuple[float, float]:
@@ -261,14 +310,15 @@ def _line_through(dots: Floats, size: float) -> tuple[float, float]:
             continue
         x, y = (dots - dots[i]).T
         at, off = (x * way[0] + y * way[1]) / length, (y * way[0] - x * way[1]) / length
-        rest = np.abs(off) > WOBBLE
+        rest = np.abs(off) > max(WOBBLE, STRAY * length)
         others = dots[rest]
         if len(others) < 0.4 / STEP or np.diff(np.sort(at[~rest])).max() > BREAK:
             continue
         side = float((off[rest] > 0).mean())
         long, broad = np.linalg.svd(others - others.mean(0), compute_uv=False)
-        if min(side, 1 - side) >= BOTH_SIDES and broad > ROUND * long:
-            out = float(min(at[rest].min(), length - at[rest].max()))
+        out = float(min(at[rest].min(), length - at[rest].max()))
+        slants = out >= ACROSS and float(np.abs(way).min()) >= SLANT * length
+        if (slants or min(side, 1 - side) >= BOTH_SIDES) and broad > ROUND * long:
             best = max(best, (out, STEP * len(others)))
     return best
 

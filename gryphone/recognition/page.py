@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gryphone.errors import ConfigError, InkError
-from gryphone.ink import Stroke, in_order, stroke_boxes
+from gryphone.ink import in_order
 from gryphone.latex.tree import words
 from gryphone.reading.inputs import Input
 from gryphone.reading.lines import (
@@ -34,7 +34,7 @@ from gryphone.reading.lines import (
     rows_between,
     strips_of,
 )
-from gryphone.recognition.answer import answer_together, prepare, spell
+from gryphone.recognition.answer import answer_together, prepare
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.otherwise import (
     AFTER,
@@ -47,11 +47,16 @@ from gryphone.recognition.otherwise import (
 )
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
+from gryphone.tokens import spell
 
 MOST_LINES = 60  # of one page
 MOST_FRAMED = 300  # strokes of a matrix or of cases
 MOST_JOINED = 4  # strips of a doubtful formula
 LEAST = 0.02  # confidence that counts as none
+# What speaks for a way to cut a run of strips: a share of the odds by its paper; of a picture, as
+# no time tells lines apart there, any cut; a share of the odds that strips read as one are one.
+# Each symbol but one that is lost in such a reading speaks against it.
+PAPER, TRACED, ONE, LOST, MOST_LOST = 0.3, 1.0, 0.25, 1.0, 4
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
 FAR_APART = 3.0  # between two formulas on one line
 RELATIONS = words(
@@ -225,12 +230,18 @@ def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> lis
         for i in range(max(0, j - MOST_JOINED), j):
             strip = np.sort(np.concatenate(run[i:j]))
             score, before = best[i]
-            sure = min(max(read[_key(strip)].confidence, LEAST), 1 - LEAST)
-            # Two lines as one formula are never read with confidence.
-            score += math.log(sure) + (j > i + 1) * max(0.0, math.log(sure / (1 - sure))) / 2
-            # Half of the odds for a cut, half against where there is none.
+            whole = read[_key(strip)]
+            sure = min(max(whole.confidence, LEAST), 1 - LEAST)
+            # As many strips count more, but not as if each of them were in doubt by itself.
+            score += math.log(sure) * math.sqrt(j - i)
+            if j > i + 1:
+                # Two lines are hardly one sure formula, unless one of them is passed over.
+                apart = sum(len(read[_key(run[k])].symbols) for k in range(i, j))
+                lost = min(max(0, apart - len(whole.symbols) - 1), MOST_LOST)
+                score += ONE * max(0.0, math.log(sure / (1 - sure))) - LOST * lost
             inner = sum(page.odds(run[k - 1], run[k]) for k in range(i + 1, j))
-            score += ((page.odds(run[i - 1], run[i]) if i else 0.0) - inner) / 2
+            score += PAPER * ((page.odds(run[i - 1], run[i]) if i else 0.0) - inner)
+            score += TRACED * (i > 0 and not page.timed)
             ways.append((score, [*before, strip]))
         best.append(max(ways, key=lambda way: way[0]))
     return best[-1][1]
@@ -266,34 +277,6 @@ class Paper:
     def odds(self, upper: Strip, lower: Strip) -> float:
         """Log-odds that there are two lines."""
         return cut_odds(self.boxes, upper, lower, self.timed)
-
-    @cached_property
-    def owners(self) -> np.ndarray:
-        """The stroke of the ink that each stroke of the other tracing lies nearest to."""
-        low, high = stroke_boxes([self.ink.strokes])[0]
-        owners = []
-        for stroke in self.given.retraced:
-            middle = stroke[:: max(1, len(stroke) // 8)]
-            outside = np.maximum(np.maximum(low - middle[:, None], middle[:, None] - high), 0)
-            least = np.hypot(*np.moveaxis(outside, 2, 0)).mean(
-                0
-            )  # no stroke is nearer than its box
-            owner, nearest = 0, math.inf
-            for k in np.argsort(least, kind="stable"):
-                if least[k] >= nearest:
-                    break
-                gap = _distance(middle, self.ink.strokes[k])
-                owner, nearest = (int(k), gap) if gap < nearest else (owner, nearest)
-            owners.append(owner)
-        return np.array(owners, dtype=int)
-
-    def part(self, strip: Strip) -> Input:
-        """Some of the strokes as an input."""
-        ink = replace(
-            self.ink, strokes=tuple(self.ink.strokes[i] for i in strip), glyphs=(), notes=()
-        )
-        own = np.flatnonzero(np.isin(self.owners, strip))
-        return Input(ink, tuple(self.given.retraced[i] for i in own))
 
     def box(self, strip: Strip) -> Box:
         """Around some of the strokes, in the coordinates of the input."""
@@ -471,19 +454,10 @@ def read_all(network: Network, page: Paper, strips: Sequence[Strip], ask: Ask) -
     found: list[Result] = []
     for begin in range(0, len(strips), size):
         some = strips[begin : begin + size]
-        batch = EncodedBatch.of(network, [page.part(strip) for strip in some])
+        batch = EncodedBatch.of(network, [page.given.part(strip) for strip in some])
         asked = [prepare(batch, index, ask) for index in range(len(some))]
         for strip, result in zip(
             some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True
         ):
-            symbols = tuple(
-                replace(s, strokes=tuple(int(strip[i]) for i in s.strokes)) for s in result.symbols
-            )
-            found.append(replace(result, symbols=symbols))
+            found.append(replace(result, symbols=result.on(strip.tolist())))
     return found
-
-
-def _distance(points: np.ndarray, stroke: Stroke) -> float:
-    """The mean distance of points from a stroke's nearest."""
-    gap = points[:, None] - stroke[None]
-    return float(np.sqrt((gap**2).sum(2).min(1)).mean())

@@ -215,6 +215,13 @@ class Recognizer(Network):
             found = iter(answer_together(questions, began))
         return [next(found) if isinstance(each, Input) else each for each in out]
 
+    def copies(self, count: int) -> Workers | None:
+        """So many processes with this recogniser; None where it does not compute on the CPU."""
+        if self.origin is None or not self.origin[1].startswith("cpu") or count < 1:
+            return None
+        path, device, _, backend, _ = self.origin
+        return Workers(path, device, count, backend)
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is None:
             raise TypeError("a recogniser that was not loaded from a folder cannot be copied")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,10 @@ class Result:
             ),
             n_best=tuple(replace(a, latex=rf"\boxed{{{a.latex}}}") for a in self.n_best),
         )
+
+    def on(self, strokes: Sequence[int]) -> tuple[Symbol, ...]:
+        """The symbols with other numbers for their strokes: those that these were elsewhere."""
+        return tuple(replace(s, strokes=tuple(strokes[i] for i in s.strokes)) for s in self.symbols)
 
     def to(self, target: str) -> str:
         """The answer in another notation: a name of `gryphone.writers.TARGETS`, as "typst"."""

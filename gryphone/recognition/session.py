@@ -24,6 +24,7 @@ from gryphone.recognition.constraints import token_id
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask
 from gryphone.recognition.result import Result, Symbol
+from gryphone.recognition.rows import ROW
 
 NEAR = 0.3  # usual strokes: ink that close may be of the same symbol
 SURE = 0.95  # of another symbol: what has settled gives way
@@ -149,7 +150,9 @@ class Live:
         lock = {s.position: k.symbol for s, k in self._matched(found) if k.locked}
         if all(found.symbols[place].symbol == name for place, name in lock.items()):
             return found
-        return answer(batch, 0, replace(ask, lock=lock), began)
+        # Only a row that was put together has its positions.
+        given = found if len(self.strokes) > ROW else None
+        return answer(batch, 0, replace(ask, lock=lock, given=given), began)
 
     def _followed(self, batch: EncodedBatch, ask: Ask) -> Result:
         """One step about everything, and one about what is new, around what has settled."""
@@ -196,10 +199,7 @@ class Live:
 
     def _numbered(self, found: Result) -> tuple[Symbol, ...]:
         """An answer's symbols with our numbers for their strokes."""
-        numbers = list(self.strokes)
-        return tuple(
-            replace(s, strokes=tuple(numbers[i] for i in s.strokes)) for s in found.symbols
-        )
+        return found.on(list(self.strokes))
 
 
 class Session:

@@ -228,7 +228,7 @@ class TorchBackend:
         Two witnesses: the patch heads say which token's ink a patch holds, the decoder's
         cross-attention where each token looked, which tells equal symbols apart.
         """
-        looked = self.model.decoder.attention(tokens, index, memory, own)
+        looked = self.model.attention(tokens, index, memory, own)
         looked = looked / looked.amax(2, keepdim=True).clamp_min(1e-12)
         score = looked.clamp_min(FLOOR).log()
         ids, _ = own.pad(tokens)  # (B, n, S)

@@ -350,10 +350,10 @@ class Recorded(Looks):
             return self.seen[:n]
         return self._read().log_probs(answer)
 
-    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def symbols(self, places: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         if count > SYMBOLS:
-            return self._read().symbols(count)
-        return self.best[:, :count], self.odds[:, :count]
+            return self._read().symbols(places, count)
+        return self.best[:places, :count], self.odds[:places, :count]
 
     def distributions(self) -> list[np.ndarray]:
         return self._read().distributions()

@@ -188,7 +188,7 @@ class DeviceCanvases:
             masks, keys = self._drawn(total)
             masked = masks[t][keys[some]]
         else:
-            masked = self._least_sure(some, share)[..., None]
+            masked = self._least_sure(some, share, t)[..., None]
         if self.shown is not None:
             masked = masked & ~self.shown[some][..., None]
         self.canvas[some] = torch.where(masked, self.request.mask_id, self.ids[some])
@@ -205,11 +205,16 @@ class DeviceCanvases:
             self._masks = (total, *on_device)  # type: ignore[assignment]
         return self._masks[1:]  # type: ignore[index,return-value]
 
-    def _least_sure(self, some: Tensor | slice, share: float) -> Tensor:
+    def _least_sure(self, some: Tensor | slice, share: float, t: int) -> Tensor:
         """Mask-predict: the least probable places of each canvas."""
         lengths = torch.from_numpy(self.lengths).to(self.looker.device)[some, None]
         inside = torch.arange(self.options.length, device=lengths.device) < lengths
-        sure = self.log_probs[some].sum(-1).masked_fill(~inside, torch.inf)
+        sure = self.log_probs[some].sum(-1)
+        if self.options.noise:
+            keys = self.request.keys[self.active]
+            drawn = np.stack([self.request.uniform(int(k))[t, :, 0] for k in keys])
+            sure = sure + torch.from_numpy(self.options.blur(drawn)).to(sure)
+        sure = sure.masked_fill(~inside, torch.inf)
         rank = sure.argsort(dim=-1, stable=True).argsort(-1)
         least: Tensor = rank < (lengths * share).long()
         return least
@@ -407,11 +412,11 @@ class OnDevice(Looks):
             return found
         return self._seen.log_probs(answer)
 
-    def symbols(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def symbols(self, places: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         if count > SYMBOLS:
-            return self._seen.symbols(count)
+            return self._seen.symbols(places, count)
         ids, log_probs = self.summary.symbols
-        return ids[self.sample, :, :count], log_probs[self.sample, :, :count]
+        return ids[self.sample, :places, :count], log_probs[self.sample, :places, :count]
 
     def distributions(self) -> list[np.ndarray]:
         return self._seen.distributions()

@@ -8,8 +8,11 @@ nothing to refine by; all others share the weights.
 
 The encoder keeps inked patches alone. Blank ones are never looked at, so that their sums are zero:
 a convolution over the neighbours that exist is the one over the grid, at the patches that count.
-All maps of a batch are large: images of about one size are taken together, as many as `PAIRS`
-allow, and a backward pass computes their maps anew.
+All maps of a batch are large, and moving them is what takes the time. They lie as (H, n, P, R): by
+head, image, patch, and the places of all its canvases side by side. So a neighbour is a run of
+memory that is copied as a whole, sums over places are a product with a triangle of ones, and the
+convolution is one product of all neighbours' channels; no map is ever turned. Images of about one
+size are taken together, as many as `PAIRS` allow.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from gryphone.config import ModelConfig
 from gryphone.errors import ConfigError
@@ -34,6 +36,8 @@ from gryphone.rivals.trunk import Rival, TwoWayDecoder
 
 KERNEL, HIDDEN = 5, 32  # as published
 PAIRS = 2**20  # pairs of token and patch, padded, whose maps are made at once
+ROOM = 1.25  # what they may take, padded, of what they need
+RUN = 8  # places of a canvas are a multiple of it: runs of memory that are copied quickly
 NARROW = 1e-5  # least variance
 FAR = 1 << 20  # more than any grid has columns
 
@@ -64,27 +68,35 @@ def neighbours(position: Tensor, owner: Tensor) -> Tensor:
     return torch.where(own[at] == cells, order[at], len(own))
 
 
-class Surroundings(torch.autograd.Function):
-    """What is around each patch: (M, T, C) and neighbours (M, K) -> (M, T, K * C).
+def surroundings(x: Tensor, table: Tensor) -> Tensor:
+    """What is around each patch: (C, M, R) and neighbours (25, M) -> (C * 25, M * R)."""
+    shift = torch.arange(len(x), device=x.device) * x.shape[1]
+    rows = (shift[:, None] + table.flatten()).flatten()
+    # Numbers are copied eight bytes at a time where that fits: the kernels ask for each by itself.
+    wide = torch.int64 if x.shape[2] * x.element_size() % 8 == 0 else x.dtype
+    around = x.flatten(0, 1).view(wide).index_select(0, rows).view(x.dtype)
+    return around.view(len(x) * len(table), -1)
 
-    Who is whose neighbour is mutual: the gradient is gathered, too, by the opposite neighbours.
+
+class Convolution(torch.autograd.Function):
+    """Patches (C, M, R), their neighbours (25, M) and weights (O, C * 25) -> (O, M, R).
+
+    Who is whose neighbour is mutual: the gradient is a convolution, too, by the opposite
+    neighbours. A patch that stands for no neighbour is zero here, and so must its gradient be.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor) -> Tensor:
-        ctx.save_for_backward(table)
-        every = torch.arange(x.shape[1], device=x.device)
-        blank = x.new_zeros(1, *x.shape[1:])
-        return torch.cat([x, blank])[table[:, None], every[None, :, None]].flatten(2)
+    def forward(ctx: Any, x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, table, weight)
+        return (weight @ surroundings(x, table)).view(len(weight), *x.shape[1:])
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (table,) = ctx.saved_tensors
-        kernel = torch.arange(table.shape[1], device=table.device)
-        every = torch.arange(gradient.shape[1], device=table.device)
-        apart = _cut(gradient, 2, table.shape[1])
-        apart = torch.cat([apart, apart.new_zeros(1, *apart.shape[1:])])
-        return apart[table.flip(1)[:, None], every[None, :, None], kernel].sum(2), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor]:  # type: ignore[override]
+        x, table, weight = ctx.saved_tensors
+        around, sizes = surroundings(gradient, table), (len(weight), len(x), len(table))
+        opposite = weight.view(sizes).flip(2).transpose(0, 1).flatten(1)
+        of_weight = (around @ x.flatten(1).T).view(sizes[0], sizes[2], -1).flip(1)
+        return (opposite @ around).view_as(x), None, of_weight.transpose(1, 2).flatten(1)
 
 
 class Refinement(nn.Module):
@@ -95,7 +107,7 @@ class Refinement(nn.Module):
 
     def __init__(self, heads: int) -> None:
         super().__init__()
-        self.conv = nn.Linear(KERNEL**2 * 2 * heads, HIDDEN)
+        self.conv = nn.Linear(2 * heads * KERNEL**2, HIDDEN)
         self.proj = nn.Linear(HIDDEN, heads, bias=False)
         self.scale, self.shift = nn.Parameter(torch.ones(heads)), nn.Parameter(torch.zeros(heads))
         self.register_buffer("mean", torch.zeros(heads))
@@ -108,24 +120,29 @@ class Refinement(nn.Module):
     def forward(
         self, sums: Tensor, table: Tensor, running: Tensor, real: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Sums (M, T, 2H) at patches with neighbours (M, 25) -> (M, T, H), totals (3, H).
+        """Sums (2H, M, R) at patches with neighbours (25, M) -> (H, M, R), totals (3, H).
 
         Running moments (2, H) normalise, in training too: what is taken together is of one size,
         and has others than a whole batch. Gradients are those of a batch norm over the `real`
-        (M, T) places (batch renormalisation), whose number, sum and squares are the totals.
+        (M, R) places (batch renormalisation), whose number, sum and squares are the totals.
         """
-        around = cast(Tensor, Surroundings.apply(sums, table))  # type: ignore[no-untyped-call]
-        x = self.proj(F.relu(self.conv(around))).float()
-        mean, spread = running[0], (running[1] + NARROW).sqrt()
-        totals = x.new_zeros(3, x.shape[2])
+        kernel, bias = (p.to(sums.dtype) for p in (self.conv.weight, self.conv.bias))
+        hidden = cast(Tensor, Convolution.apply(sums, table, kernel))  # type: ignore[no-untyped-call]
+        hidden = F.relu(hidden + bias[:, None, None], inplace=True).flatten(1)
+        x = (self.proj.weight.to(sums.dtype) @ hidden).view(-1, *sums.shape[1:]).float()
+        scale = self.scale / (running[1] + NARROW).sqrt()
+        shift = self.shift - running[0] * scale
+        totals = x.new_zeros(3, len(x))
         if self.training and real is not None:
-            part = x * real[..., None]
-            squares = part.square().sum((0, 1))
-            totals = torch.stack([real.sum().expand_as(squares), part.sum((0, 1)), squares])
+            part = x * real
+            squares = part.square().sum((1, 2))
+            totals = torch.stack([real.sum().expand_as(squares), part.sum((1, 2)), squares])
             own = totals[1] / totals[0]
-            own_spread = ((totals[2] / totals[0] - own.square()).clamp_min(0) + NARROW).sqrt()
-            x = (x - own) / own_spread * own_spread.detach() + own.detach()
-        return (x - mean) / spread * self.scale + self.shift, totals.detach()
+            spread = ((totals[2] / totals[0] - own.square()).clamp_min(0) + NARROW).sqrt()
+            # One way for gradients, and nothing for values: x is normalised, and put back.
+            back = spread.detach() / spread
+            scale, shift = scale * back, shift + scale * (own.detach() - own * back)
+        return torch.addcmul(shift[:, None, None], x, scale[:, None, None]), totals.detach()
 
     @torch.no_grad()
     def follow(self, totals: Tensor, share: float = 0.1) -> None:
@@ -137,21 +154,33 @@ class Refinement(nn.Module):
 
 @dataclass(frozen=True)
 class Grids:
-    """Patches of n images, padded to P of each."""
+    """Patches of n images, padded to P of each; the last of each is none."""
 
     columns: Tensor  # (n, P) of the packed patches
     there: Tensor  # (n, P) which of them are patches
-    table: Tensor  # (n * P, 25) neighbours among all padded patches; n * P where there is none
+    table: Tensor  # (25, n * P) neighbours among all padded patches; one that is none for none
+
+    def of(self, x: Tensor) -> Tensor:
+        """What packed patches have, (N, H, D), as (H, n, P, D)."""
+        return _taken(x, self.columns).permute(2, 0, 1, 3)
+
+    @property
+    def blank(self) -> Tensor:
+        """-inf where no patch is, else 0 (n, P)."""
+        return torch.zeros_like(self.there, dtype=torch.float32).masked_fill(
+            ~self.there, -torch.inf
+        )
 
 
 def grids_of(memory: Memory, images: Tensor, most: int) -> Grids:
     """Some images (n,), with room for so many patches."""
     assert memory.position is not None
-    columns, there = _padded(memory.rows.offsets.long(), images, most)
+    columns, there = _padded(memory.rows.offsets.long(), images, most + 1)
     position = torch.where(there[..., None], memory.position[columns], FAR // 2)
-    owner = torch.arange(len(images), device=images.device).repeat_interleave(most)
+    owner = torch.arange(len(images), device=images.device).repeat_interleave(most + 1)
     table = neighbours(position.flatten(0, 1), owner)
-    return Grids(columns, there, torch.where(there.flatten()[:, None], table, len(table)))
+    known = there.flatten()[:, None] & (table < len(table))
+    return Grids(columns, there, torch.where(known, table, most).T.contiguous())
 
 
 @dataclass(frozen=True)
@@ -175,13 +204,14 @@ def plan(memory: Memory, own: Packing) -> tuple[list[Group], Tensor]:
     device, begin = own.offsets.device, own.offsets.long()
     canvases, patches = own.offsets.diff().cpu().numpy(), memory.rows.offsets.diff().cpu().numpy()
     per = len(canvases) // len(patches)
-    tokens = canvases.reshape(-1, per).max(1)
-    order, groups, first = np.lexsort((patches, tokens // 8)), [], 0
+    tokens = -(-canvases.reshape(-1, per).max(1) // RUN) * RUN
+    order, groups, first = np.lexsort((patches, tokens)), [], 0
     base, room = np.zeros(len(canvases), dtype=np.int64), 0  # where each canvas begins
     while first < len(order):
         sides = [np.maximum.accumulate(side[order[first:]]) for side in (tokens, patches)]
         pairs = np.arange(1, len(order) - first + 1) * per * sides[0] * sides[1]
-        fit = int((pairs <= PAIRS).sum())
+        needed = np.cumsum(per * tokens[order[first:]] * patches[order[first:]])
+        fit = int(np.logical_and.accumulate((pairs <= PAIRS) & (pairs <= ROOM * needed)).sum())
         images = order[first : first + max(1, fit)]
         longest = int(tokens[images].max())
         starts = room + np.arange(len(images) * per) * longest
@@ -196,28 +226,20 @@ def plan(memory: Memory, own: Packing) -> tuple[list[Group], Tensor]:
     return groups, torch.from_numpy(base).to(device)[canvas] + place - begin[canvas]
 
 
-def scores_of(q: Tensor, k: Tensor, there: Tensor) -> Tensor:
-    """Scores (n, H, R, P) of queries (n, R, H, D) and keys (n, P, H, D) in float32."""
-    scores = (q.transpose(1, 2) @ k.permute(0, 2, 3, 1)).float() / math.sqrt(q.shape[-1])
-    return scores.masked_fill(~there[:, None, None], -torch.inf)
-
-
-def _cut(x: Tensor, axis: int, parts: int) -> Tensor:
-    """An axis as two, the first of which has so many parts."""
-    shape = list(x.shape)
-    return x.reshape(*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])
+def scores_of(q: Tensor, k: Tensor, blank: Tensor) -> Tensor:
+    """Scores (H, n, P, R) of queries (H, n, D, R) and keys (H, n, P, D), `blank` (n, P) added."""
+    heads, count, width, places = q.shape
+    off = blank.to(q.dtype).expand(heads, -1, -1).flatten(0, 1)[..., None]
+    found = torch.baddbmm(off, k.flatten(0, 1), q.flatten(0, 1), alpha=1 / math.sqrt(width))
+    return found.view(heads, count, -1, places)
 
 
 def before_each(maps: Tensor, canvases: int) -> Tensor:
-    """Attention (n, H, C * T, P) -> the sum over the places before each, (n * P, C * T, H)."""
-    apart = _cut(maps.float(), 2, canvases)
-    sums = (apart.cumsum(3) - apart).flatten(2, 3)
-    return sums.permute(0, 3, 2, 1).flatten(0, 1)
-
-
-def by_head(x: Tensor, images: int) -> Tensor:
-    """(n * P, R, H) -> (n, H, R, P)."""
-    return _cut(x, 0, images).permute(0, 3, 2, 1)
+    """Attention (H, n, P, C * T) -> the sum over the places before each, (H, n * P, C * T)."""
+    length = maps.shape[3] // canvases
+    apart = maps.reshape(len(maps), -1, canvases, length)
+    earlier = maps.new_ones(length, length).triu(1)
+    return (apart @ earlier).flatten(2)
 
 
 class CoverageDecoder(TwoWayDecoder):
@@ -244,6 +266,7 @@ class CoverageDecoder(TwoWayDecoder):
         counted = self.counted(tokens)
         maps: list[Tensor | None] = [None] * len(groups)
         running, totals = self.refinement.running(), x.new_zeros(3, 1, dtype=torch.float32)
+        blanks = [group.grids.blank for group in groups]
         for module, (k, v) in zip(self.blocks, memory.keys_values, strict=True):
             block = cast(DecoderBlock, module)
             x = x + block.drop1(block.attn(block.norm1(x), own))
@@ -252,7 +275,8 @@ class CoverageDecoder(TwoWayDecoder):
                 queries.append(q)
             seen = []
             for number, group in enumerate(groups):
-                found = self._look(block.cross, q, k, v, group, maps[number], running, counted)
+                given = (group, blanks[number], maps[number], running, counted)
+                found = self.look(block.cross, q, k, v, *given)
                 seen.append(found[0])
                 maps[number], totals = found[1], totals + found[2]
             looked = block.cross.proj(torch.cat(seen).index_select(0, slot))
@@ -263,15 +287,6 @@ class CoverageDecoder(TwoWayDecoder):
         states: Tensor = self.norm(x)
         return states
 
-    def _look(self, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """`look`, whose maps are made anew in a backward pass instead of being kept."""
-        if torch.is_grad_enabled():
-            found: tuple[Tensor, Tensor, Tensor] = checkpoint(
-                self.look, *given, use_reentrant=False
-            )
-            return found
-        return self.look(*given)
-
     def look(
         self,
         cross: CrossAttention,
@@ -279,6 +294,7 @@ class CoverageDecoder(TwoWayDecoder):
         k: Tensor,
         v: Tensor,
         group: Group,
+        blank: Tensor,
         before: Tensor | None,
         running: Tensor,
         counted: Tensor | None,
@@ -287,23 +303,23 @@ class CoverageDecoder(TwoWayDecoder):
 
         q (N, H, D), k and v (P, H, D) packed; `before` are the maps of the layer before.
         """
-        rows, grids, (count, canvases, _) = group.rows, group.grids, group.rows.shape
-        scores = scores_of(_taken(q, rows.flatten(1)), _taken(k, grids.columns), grids.there)
-        totals = scores.new_zeros(3, scores.shape[1])
+        rows, grids, canvases = group.rows.flatten(1), group.grids, group.rows.shape[1]
+        queries = _taken(q, rows).permute(2, 0, 3, 1)
+        scores = scores_of(queries, grids.of(k), blank)
+        totals = running.new_zeros(3, len(scores))
         if before is not None:
-            pair = torch.cat([before, scores.softmax(-1).to(before.dtype)], 1)
+            pair = torch.cat([before, scores.softmax(2)])
             if counted is not None:
-                pair = pair * counted[rows.flatten(1)][:, None, :, None]
-            sums = before_each(pair, canvases).to(q.dtype)
+                pair = pair * counted[rows][:, None]
             real = group.real.flatten(1)[:, None] & grids.there[:, :, None]  # (n, P, C * T)
-            off, totals = self.refinement(sums, grids.table, running, real.flatten(0, 1))
-            scores = scores - by_head(off, count)
-        maps = scores.softmax(-1).to(v.dtype)
-        dropout = cross.dropout if self.training else 0.0
-        found = F.dropout(maps, dropout) @ _taken(v, grids.columns).transpose(
-            1, 2
-        )  # (n, H, C * T, D)
-        return found.transpose(1, 2).flatten(2).flatten(0, 1), maps, totals
+            sums, table = before_each(pair, canvases), grids.table
+            off, totals = self.refinement(sums, table, running, real.flatten(0, 1))
+            scores = scores - off.view_as(scores)
+        maps = scores.softmax(2).to(v.dtype)
+        seen = F.dropout(maps, cross.dropout if self.training else 0.0).transpose(2, 3) @ grids.of(
+            v
+        )
+        return seen.permute(1, 2, 0, 3).flatten(2).flatten(0, 1), maps, totals
 
     def writer(self, memory: Memory, rows: int, length: int) -> Writer:
         return CoverageWriter(self, memory, rows, length)
@@ -322,13 +338,11 @@ class CoverageWriter(Writer):
         images = torch.arange(len(memory.rows.offsets) - 1, device=memory.features.device)
         most = int(memory.rows.offsets.diff().max())
         self.grids = grids_of(memory, images, most)
-        self.keys_values = [
-            (_taken(k, self.grids.columns), _taken(v, self.grids.columns))
-            for k, v in memory.keys_values
-        ]
-        size, heads = len(self.grids.table), memory.keys_values[0][0].shape[1]
+        self.blank = self.grids.blank
+        self.keys_values = [(self.grids.of(k), self.grids.of(v)) for k, v in memory.keys_values]
+        size, heads = self.grids.table.shape[1], memory.keys_values[0][0].shape[1]
         self.sums = [
-            torch.zeros(size, rows, 2 * heads, device=images.device) for _ in decoder.blocks[1:]
+            torch.zeros(2 * heads, size, rows, device=images.device) for _ in decoder.blocks[1:]
         ]
         self.before: Tensor | None = None  # the maps of the layer before
 
@@ -339,27 +353,26 @@ class CoverageWriter(Writer):
     def look_at(self, layer: int, x: Tensor) -> Tensor:
         cross = cast(DecoderBlock, self.decoder.blocks[layer]).cross
         (k, v), grids, images = self.keys_values[layer], self.grids, len(self.grids.there)
-        q = cross.q(x).view(images, -1, *k.shape[2:])  # (n, R, H, D)
-        scores = scores_of(q, k, grids.there)
+        q = cross.q(x).view(images, -1, cross.heads, k.shape[3]).permute(2, 0, 3, 1)
+        scores = scores_of(q, k, self.blank)  # (H, n, P, R)
         if layer:
             assert self.before is not None
             refinement, sums = cast(CoverageDecoder, self.decoder).refinement, self.sums[layer - 1]
-            pair = torch.cat([self.before, scores.softmax(-1).to(v.dtype)], 1)
+            pair = torch.cat([self.before, scores.softmax(2)])
             off, _ = refinement(sums.to(q.dtype), grids.table, refinement.running())
-            scores = scores - by_head(off, images)
+            scores = scores - off.view_as(scores)
             if self.counted is not None:
-                pair = pair * self.counted.view(images, 1, -1, 1)
-            sums += pair.permute(0, 3, 2, 1).flatten(0, 1)
-        self.before = maps = scores.softmax(-1).to(v.dtype)
-        found = (maps @ v.transpose(1, 2)).transpose(1, 2)  # (n, R, H, D)
+                pair = pair * self.counted.view(images, 1, -1)
+            sums += pair.flatten(1, 2)
+        self.before = maps = scores.softmax(2).to(v.dtype)
+        found = (maps.transpose(2, 3) @ v).permute(1, 2, 0, 3)  # (n, R, H, D)
         looked: Tensor = cross.proj(found.flatten(2).flatten(0, 1))
         return looked
 
     def follow(self, rows: Tensor) -> None:
         super().follow(rows)
         images = len(self.grids.there)
-        local = rows.view(images, -1) % self.rows.longest  # of each image's own rows
+        local = rows.view(images, 1, -1) % self.rows.longest  # of each image's own rows
         for number, sums in enumerate(self.sums):
-            apart = _cut(sums, 0, images)
-            order = local[:, None, :, None].expand_as(apart)
-            self.sums[number] = apart.gather(2, order).flatten(0, 1)
+            apart = sums.view(len(sums), images, -1, self.rows.longest)  # (2H, n, P, R)
+            self.sums[number] = apart.gather(3, local.expand_as(apart)).flatten(1, 2)

@@ -24,6 +24,7 @@ from gryphone.recognition.answer import Question, refine_all
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
+from gryphone.recognition.rows import ROW
 from gryphone.scoring.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
 from gryphone.scoring.metrics import RATES, Problem, Scores, score
 from gryphone.scoring.metrics import Sample as Scored
@@ -146,7 +147,7 @@ def evaluate(
     passes = 0
     stream = itertools.islice(items(*paths), limit)
     while window := list(itertools.islice(stream, WINDOW)):
-        read, taken = _read_window(recognizer, window, ask)
+        read, taken = read_window(recognizer, window, ask)
         answers, passes = answers + read, passes + taken
         truths += [replace(i, input=None) for i in window]
         progress(len(truths))
@@ -247,7 +248,7 @@ def decode_all(
         yield from zip((place for place, _ in part), refine_all(questions), strict=True)
 
 
-def _read_window(
+def read_window(
     recognizer: Recognizer, window: Sequence[Item], ask: Ask
 ) -> tuple[list[tuple[str | None, ...]], int]:
     """Answers of every run for each item, and the passes of the decoder for all of them."""
@@ -256,6 +257,11 @@ def _read_window(
     for place, decodes in decode_all(recognizer, window, ask):
         answers[place] = tuple(" ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes)
         passes += sum(d.passes for d in decodes)
+    whole = None if ask.plain else replace(ask, n_best=1, samples=1, boxes=False)
+    for place, item in enumerate(window):  # long rows, which an answer may join from their parts
+        if whole and item.input is not None and len(item.input.ink.strokes) > ROW:
+            first = recognizer.recognize(item.input, ask=whole)
+            answers[place] = (" ".join(first.tokens), *answers[place][1:])
     return answers, passes
 
 

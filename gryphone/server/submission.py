@@ -107,7 +107,7 @@ def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) ->
     paper = Paper(submission.input)
     runs = check_lines(paper.runs(), submission.input.ink.id)
     wanted, _ = to_read(paper, runs)
-    patches = sum(patches_of(paper.part(some).ink.strokes, canvas) + 20 for some in wanted)
+    patches = sum(patches_of(paper.given.part(some).ink.strokes, canvas) + 20 for some in wanted)
     if patches > settings.page:
         raise InkError(
             f"{submission.input.ink.id}: the lines of the page cover {patches} patches of the "

@@ -88,8 +88,7 @@ def write_samples(
     composer = Composer(bank, layouts, tokenizer, style=STYLE)
     generator = torch.Generator().manual_seed(seed)
     for begin in range(0, count, BATCH):
-        size = min(BATCH, count - begin)
-        made = composer.compose_some(size, generator)
+        made = composer.compose_some([min(BATCH, count - begin)], generator)
         for place, ink in enumerate(to_inks(made, bank.classes, tokenizer), begin):
             yield Sample(f"hand-{seed}-{place}", "hands", ink.label, ink=ink)
 

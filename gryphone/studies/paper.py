@@ -28,7 +28,14 @@ from gryphone.studies.measures import (
     missing,
     rates,
 )
-from gryphone.studies.predictions import BEGINS, OPERATORS, RECORDED, RECOVERIES, REMASKINGS, STEPS
+from gryphone.studies.predictions import (
+    BEGINS,
+    NOISES,
+    OPERATORS,
+    RECORDED,
+    RECOVERIES,
+    STEPS,
+)
 from gryphone.studies.report import Cells, Panel, Report, write
 from gryphone.studies.rivals import rivals
 from gryphone.tokens import EMPTY, sat_split
@@ -381,8 +388,10 @@ def cases(m: Material) -> Report:
 
 def remasking(m: Material) -> Report:
     """Beyond the paper: other ways to mask again, on the same networks."""
-    names = {"diffusion": "as trained", "mask-predict": "mask-predict", **dict.fromkeys(REMASKINGS)}
     words = {
+        "diffusion": "as trained",
+        "mask-predict": "mask-predict",
+        **{name: f"mask-predict with noise {noise}" for name, noise in NOISES.items()},
         "replace": "all replaced, t/T",
         "keep": "visible kept",
         "schedule": "visible kept, linspace(1, 0, T)",
@@ -394,7 +403,7 @@ def remasking(m: Material) -> Report:
     for arm in m.results.arms:
         for t in STEPS:
             base = m.results.table(arm, sets, "diffusion", t)
-            for method in names:
+            for method, title in words.items():
                 found = m.results.table(arm, sets, method, t)
                 if found is None or base is None or t == 1:
                     continue
@@ -403,7 +412,6 @@ def remasking(m: Material) -> Report:
                 if method != "diffusion":
                     d, low, high = difference(base, found)
                     change = f"{d:+.2f} [{low:+.2f}, {high:+.2f}]"
-                title = names[method] or words[method]
                 rows.append([arm, t, title, f["em"], f["cer"], f["ser"], change])
                 data[f"{arm} T={t} {method}"] = f
     header = ["arm", "T", "remasking", "EM", "CER", "SER", "EM difference"]

@@ -41,9 +41,11 @@ REMASKINGS = {
     "schedule": Remasking(keep_visible=True, from_all=True),
     "authors": Remasking(keep_visible=True, apart=True, from_all=True),
 }
+# What mask-predict takes for the least confident, between its own choice and chance.
+NOISES = {"noise-0.1": 0.1, "noise-0.5": 0.5, "noise-2": 2.0}
 RECOVERIES = ("recover-masked", "recover-deleted")
 WRITINGS = {"greedy": 1, "beam": 10}  # of weights that write one token after another: the beam
-METHODS = ("diffusion", "mask-predict", *REMASKINGS, *RECOVERIES, *WRITINGS)
+METHODS = ("diffusion", "mask-predict", *REMASKINGS, *NOISES, *RECOVERIES, *WRITINGS)
 OPERATORS = (r"\frac", r"\sqrt", r"\int", r"\sum")
 STEPS, RECORDED = (1, 2, 5, 10, 20, 50), 50
 BEGINS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50)
@@ -259,11 +261,12 @@ def request_of(recognizer: Recognizer, method: str, steps: int, keys: np.ndarray
         request = recognizer.request(Ask(steps=1, plain=True, beam=steps), keys)
         return replace(request, options=replace(request.options, keep=False))
     total = RECORDED if method in RECOVERIES else steps
-    decoder = "mask-predict" if method == "mask-predict" else "diffusion"
+    decoder = "mask-predict" if method in ("mask-predict", *NOISES) else "diffusion"
     ask = Ask(steps=total, plain=True, method=decoder, remasking=REMASKINGS.get(method))
     request = recognizer.request(ask, keys)
-    begin = steps if method in RECOVERIES else None
-    return replace(request, options=replace(request.options, keep=False, begin=begin))
+    begin, noise = steps if method in RECOVERIES else None, NOISES.get(method, 0.0)
+    options = replace(request.options, keep=False, begin=begin, noise=noise)
+    return replace(request, options=options)
 
 
 def record(

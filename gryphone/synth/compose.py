@@ -8,7 +8,7 @@ with the unevenness of a hand.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from gryphone.errors import DataError, TokenError
-from gryphone.ragged import ranges, select
+from gryphone.ragged import draw_rows, ranges, select
 from gryphone.raster import InkBatch, bounds
 from gryphone.synth.glyphs import GlyphBank
-from gryphone.synth.hand import GlyphTensors, Hand, Slots, to_tensor
+from gryphone.synth.hand import GlyphTensors, Hand, Shapes, Slots, to_tensor
 from gryphone.synth.layouts import PROTECTED_LENGTH, STEP, Layouts
-from gryphone.synth.style import Style
+from gryphone.synth.style import Style, Styles
 from gryphone.synth.symbols import KINDS, LETTER_KINDS, TWINS, UPPER, Fit
 from gryphone.tokens import Tokenizer
 
@@ -39,7 +39,11 @@ class Composed:
 
 
 class Composer:
-    """Holds a bank and layouts as tensors on one device; `compose` writes samples."""
+    """Holds a bank and layouts as tensors on one device; `compose` writes samples.
+
+    Layouts of several origins (parts) are written in one go, each in its own style: a GPU's host
+    needs longer to start the hundreds of small kernels than the kernels need.
+    """
 
     def __init__(
         self,
@@ -49,60 +53,79 @@ class Composer:
         *,
         style: Style | None = None,
         device: torch.device | str = "cpu",
+        more: Sequence[tuple[Layouts, Style]] = (),
     ) -> None:
-        if bank.classes != layouts.classes:
+        """`more`: further layouts, and the style of each."""
+        parts = [layouts, *(other for other, _ in more)]
+        if any(part.classes != bank.classes for part in parts):
             raise DataError("the layouts were built for another glyph bank; build them anew")
-        self.style = style or Style()
+        self.styles = (style or Style(), *(its for _, its in more))
         self.device = torch.device(device)
-        self.size = len(layouts)
         self.classes = bank.classes
-        known = dict(zip(layouts.classes, layouts.class_boxes.tolist(), strict=True))
-        heights = [known[name][3] - known[name][1] for name in UPPER if name in known]
-        capital = float(np.median(heights)) if heights else 1.0
-        near = self.style.near_writer > 0
-        self.glyphs = GlyphTensors(bank, self.device, capital, near)
-        self._load_layouts(layouts, tokenizer)
-        self._load_kinds(bank, layouts, tokenizer)
-        self._load_protected(tokenizer, layouts.protected)
+        self.style = Styles(self.styles, self.device)
+        self.glyphs = GlyphTensors(bank, self.device, any(s.near_writer > 0 for s in self.styles))
+        self.shapes = Shapes(
+            self._tensor(np.stack([part.class_boxes for part in parts]), torch.float32),
+            self._tensor(np.array([capital_height(part) for part in parts]), torch.float32),
+        )
+        self.sizes = [len(part) for part in parts]
+        self.ends = self._tensor(np.cumsum(self.sizes))  # of each part's layouts among all
+        self._load_layouts(parts, tokenizer)
+        self._load_kinds(bank, parts, tokenizer)
+        self._load_protected(tokenizer, sorted({label for x in parts for label in x.protected}))
+
+    def __len__(self) -> int:
+        return len(self.slot_offsets) - 1
 
     def _tensor(self, array: np.ndarray, dtype: torch.dtype = torch.int64) -> Tensor:
         return to_tensor(array, self.device, dtype)
 
-    def _load_layouts(self, layouts: Layouts, tokenizer: Tokenizer) -> None:
+    def _load_layouts(self, parts: Sequence[Layouts], tokenizer: Tokenizer) -> None:
         symbols, modifiers = tokenizer.vocabularies
-        symbol_ids = np.array([symbols.id(s) for s in layouts.symbols])
-        modifier_ids = np.array([modifiers.id(m) for m in layouts.modifiers])
-        label = np.stack([symbol_ids[layouts.label[:, 0]], modifier_ids[layouts.label[:, 1]]], 1)
-        self.label = self._tensor(label, torch.int16)
-        self.slot_offsets = self._tensor(layouts.slot_offsets)
-        self.label_offsets = self._tensor(layouts.label_offsets)
-        self.slot_class = self._tensor(layouts.glyph, torch.int16)
-        self.slot_position = self._tensor(layouts.position, torch.int16)
-        self.slot_fit = self._tensor(layouts.fit, torch.uint8)
-        self.slot_rise = self._tensor(layouts.rise, torch.int8)
-        self.geometry = self._tensor(layouts.geometry, torch.int16)
-        self.class_boxes = self._tensor(layouts.class_boxes, torch.float32)
+        labels = []
+        for part in parts:
+            symbol_ids = np.array([symbols.id(s) for s in part.symbols])
+            modifier_ids = np.array([modifiers.id(m) for m in part.modifiers])
+            labels.append(
+                np.stack([symbol_ids[part.label[:, 0]], modifier_ids[part.label[:, 1]]], 1)
+            )
 
-    def _load_kinds(self, bank: GlyphBank, layouts: Layouts, tokenizer: Tokenizer) -> None:
+        def all_of(name: str, dtype: torch.dtype) -> Tensor:
+            return self._tensor(np.concatenate([getattr(part, name) for part in parts]), dtype)
+
+        def offsets(name: str) -> Tensor:
+            lengths = [np.diff(getattr(part, name)) for part in parts]
+            return self._tensor(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]))
+
+        self.label = self._tensor(np.concatenate(labels), torch.int16)
+        self.slot_offsets, self.label_offsets = offsets("slot_offsets"), offsets("label_offsets")
+        self.slot_class = all_of("glyph", torch.int16)
+        self.slot_position = all_of("position", torch.int16)
+        self.slot_fit = all_of("fit", torch.uint8)
+        self.slot_rise = all_of("rise", torch.int8)
+        self.geometry = all_of("geometry", torch.int16)
+
+    def _load_kinds(self, bank: GlyphBank, parts: Sequence[Layouts], tokenizer: Tokenizer) -> None:
         """Tables of which class may stand in for which, and how often."""
         known = {name: i for i, name in enumerate(bank.classes)}
         symbols = tokenizer.vocabularies[0]
-        natural = np.bincount(layouts.glyph, minlength=len(bank.classes)).astype(np.float64)
         kind_of = np.full(len(bank.classes), -1)
         rank_of = np.zeros(len(bank.classes), dtype=np.int64)
         members: list[int] = []
-        steps: list[np.ndarray] = []
+        kinds: dict[int, list[int]] = {}
         for number, names in enumerate(KINDS):
             ids = [known[n] for n in names if n in known and n in symbols]
-            if not ids:
-                continue
-            kind_of[ids] = number
-            rank_of[ids] = np.arange(len(members), len(members) + len(ids))
-            members += ids
-            share = natural[ids] / max(natural[ids].sum(), 1.0)
-            mix = self.style.uniform_share if share.any() else 1.0
-            weights = (1 - mix) * share + mix / len(ids)
-            steps.append(number + np.cumsum(weights) / weights.sum())
+            if ids:
+                kinds[number] = ids
+                kind_of[ids] = number
+                rank_of[ids] = np.arange(len(members), len(members) + len(ids))
+                members += ids
+        # One search for all parts: those of part p lie between p and p + 1 times all kinds.
+        steps = [
+            len(KINDS) * p + number + share
+            for p, (part, style) in enumerate(zip(parts, self.styles, strict=True))
+            for number, share in _shares(part, kinds, style.uniform_share)
+        ]
         self.kind_of = self._tensor(kind_of)
         self.rank_of = self._tensor(rank_of)
         self.members = self._tensor(np.array(members, dtype=np.int64))
@@ -146,8 +169,9 @@ class Composer:
     def compose(self, index: Tensor, generator: torch.Generator) -> Composed:
         """Write the layouts `index` (B,) once each; all randomness comes from `generator`."""
         rows, owner, _ = select(self.slot_offsets, index)
+        part = torch.searchsorted(self.ends, index, right=True)
         tokens, lengths = self._labels(index)
-        classes, tokens = self._exchange(rows, owner, tokens, generator)
+        classes, tokens = self._exchange(rows, owner, part, tokens, generator)
         slots = Slots(
             owner=owner,
             classes=classes,
@@ -155,9 +179,10 @@ class Composer:
             fit=self.slot_fit[rows].long(),
             rise=self.slot_rise[rows].float(),
             geometry=self.geometry[rows].float() / STEP,
+            part=part,
             size=len(index),
         )
-        hand = Hand(self.glyphs, self.class_boxes, slots, self.style, generator)
+        hand = Hand(self.glyphs, self.shapes, slots, self.style, generator)
         points, pen, slot = hand.write()
         sample = owner[slot]
         ink = InkBatch(points, pen, sample, slot, len(index))
@@ -172,10 +197,9 @@ class Composer:
             slot_position=self.slot_position[rows].long(),
         )
 
-    def compose_some(self, count: int, generator: torch.Generator) -> Composed:
-        """Write `count` layouts, drawn evenly."""
-        index = torch.randint(self.size, (count,), generator=generator, device=self.device)
-        return self.compose(index, generator)
+    def compose_some(self, counts: Sequence[int], generator: torch.Generator) -> Composed:
+        """Write so many layouts of each part, drawn evenly."""
+        return self.compose(draw_rows(self.sizes, counts, generator), generator)
 
     def _labels(self, index: Tensor) -> tuple[Tensor, Tensor]:
         rows, owner, lengths = select(self.label_offsets, index)
@@ -186,7 +210,7 @@ class Composer:
         return tokens, lengths
 
     def _exchange(
-        self, rows: Tensor, owner: Tensor, tokens: Tensor, generator: torch.Generator
+        self, rows: Tensor, owner: Tensor, part: Tensor, tokens: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Other symbols of the same kind in some slots; returns classes (S,) and the new labels."""
         old = self.slot_class[rows].long()
@@ -196,7 +220,7 @@ class Composer:
         # A slot can change when its label token is the symbol itself: a fraction bar is no minus.
         own = self.class_symbol[old] == tokens[owner, position, 0]
         free = (kind >= 0) & own & (self.slot_fit[rows] == Fit.NATURAL)
-        style = self.style
+        style = self.style.of(part)
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, generator=generator, device=self.device)
@@ -210,8 +234,9 @@ class Composer:
         draw = torch.where(consistent, same, own_draw)
         change = free & (draw[:, 0] < chance[owner])
         kind = self._mix_letters(kind, draw[:, 2], uniform(batch) < style.letter_samples, owner)
-        spot = torch.searchsorted(self.steps, (kind.clamp_min(0) + draw[:, 1]).double())
-        new = self.members[spot.clamp_max(len(self.members) - 1)] if len(self.members) else old
+        wanted = len(KINDS) * part[owner] + kind.clamp_min(0) + draw[:, 1].double()
+        spot = torch.searchsorted(self.steps, wanted) - len(self.members) * part[owner]
+        new = self.members[spot.clamp(0, len(self.members) - 1)] if len(self.members) else old
         classes = torch.where(change, new, old)
         twins = (uniform(batch) < style.twin_samples)[owner] & (draw[:, 3] < 0.5)
         twins &= own & (self.slot_fit[rows] == Fit.NATURAL)
@@ -232,3 +257,22 @@ class Composer:
         letter = torch.isin(kind, self.letter_kinds) & mixed[owner]
         other = self.letter_kinds[(draw * len(self.letter_kinds)).long()]
         return torch.where(letter, other, kind)
+
+
+def capital_height(layouts: Layouts) -> float:
+    """The usual height of capitals in em."""
+    boxes = dict(zip(layouts.classes, layouts.class_boxes.tolist(), strict=True))
+    heights = [boxes[name][3] - boxes[name][1] for name in UPPER if name in boxes]
+    return float(np.median(heights)) if heights else 1.0
+
+
+def _shares(
+    layouts: Layouts, kinds: Mapping[int, list[int]], uniform_share: float
+) -> Iterator[tuple[int, np.ndarray]]:
+    """For each kind, how often its members stand in for another, added up to 1."""
+    natural = np.bincount(layouts.glyph, minlength=len(layouts.classes)).astype(np.float64)
+    for number, ids in kinds.items():
+        share = natural[ids] / max(natural[ids].sum(), 1.0)
+        mix = uniform_share if share.any() else 1.0
+        weights = (1 - mix) * share + mix / len(ids)
+        yield number, np.cumsum(weights) / weights.sum()

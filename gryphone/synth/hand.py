@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gryphone.ragged import ranges, select
 from gryphone.synth.glyphs import SCALE, GlyphBank, near_writers
-from gryphone.synth.style import Style
+from gryphone.synth.style import Styles
 from gryphone.synth.symbols import Fit
 
 CELLS = 256  # resolution of the horizontal re-spacing
@@ -20,10 +20,8 @@ OWN_SPREAD = 0.3  # of the spread of sizes, where a writer's own sizes are uneve
 class GlyphTensors:
     """A glyph bank on a device, with the tables that find a glyph for a writer or a shape."""
 
-    def __init__(
-        self, bank: GlyphBank, device: torch.device, capital: float = 1.0, near: bool = False
-    ) -> None:
-        """`capital` is the height of capitals in em; `near` looks for people of similar hands."""
+    def __init__(self, bank: GlyphBank, device: torch.device, near: bool = False) -> None:
+        """`near` looks for people of similar hands."""
         extents = bank.extents()  # (G, 2)
         self.device = device
         self.points = to_tensor(bank.points, device, torch.float32) / SCALE
@@ -44,7 +42,7 @@ class GlyphTensors:
         self.aspects = to_tensor(aspect[order] + 100.0 * bank.labels[order], device, torch.float64)
         self.hooks = to_tensor(root_hooks(bank), device, torch.float32)
         self.writer_of = to_tensor(bank.writers, device)
-        self.stands = to_tensor(bank.stands, device, torch.float32) * capital  # (G, 2) in em
+        self.stands = to_tensor(bank.stands, device, torch.float32)  # (G, 2) in capitals
         self.sized = bool(bank.stands.any())
         self.near = to_tensor(near_writers(bank), device, torch.int16) if near else None
 
@@ -108,7 +106,16 @@ class Slots:
     fit: Tensor  # (S,) int64
     rise: Tensor  # (S,) float32
     geometry: Tensor  # (S, 4) float32 in em, see gryphone.synth.layouts
+    part: Tensor  # (size,) int64, of the layouts: whose style and boxes a sample has
     size: int
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What layouts of several origins (parts) take for granted of symbols."""
+
+    boxes: Tensor  # (parts, C, 4) left, top, right, bottom of each class at size 1
+    capital: Tensor  # (parts,) the height of capitals in em
 
 
 @dataclass(frozen=True)
@@ -131,15 +138,17 @@ class Hand:
     def __init__(
         self,
         glyphs: GlyphTensors,
-        class_boxes: Tensor,
+        shapes: Shapes,
         slots: Slots,
-        style: Style,
+        styles: Styles,
         generator: torch.Generator,
     ) -> None:
-        self.glyphs, self.class_boxes, self.slots = glyphs, class_boxes, slots
-        self.style, self.generator = style, generator
+        self.glyphs, self.shapes, self.slots, self.generator = glyphs, shapes, slots, generator
+        self.part = slots.part[slots.owner]  # (S,)
+        # What holds for a whole sample (B,), and what is each slot's own (S,).
+        self.whole, self.style = styles.of(slots.part), styles.of(self.part)
         self.natural = slots.fit == Fit.NATURAL
-        self.mess = self.per_sample(style.mess).exp()
+        self.mess = self.per_sample(self.whole.mess).exp()
 
     def normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.glyphs.device)
@@ -147,7 +156,7 @@ class Hand:
     def uniform(self, *shape: int) -> Tensor:
         return torch.rand(shape, generator=self.generator, device=self.glyphs.device)
 
-    def per_sample(self, spread: float) -> Tensor:
+    def per_sample(self, spread: Tensor) -> Tensor:
         """A normal draw for each sample, spread over its slots (S,)."""
         return (self.normal(self.slots.size) * spread)[self.slots.owner]
 
@@ -172,16 +181,16 @@ class Hand:
     def _boxes(self) -> _Boxes:
         s, style = self.slots, self.style
         x, y, a, b = s.geometry.unbind(1)
-        left, top, right, bottom = self.class_boxes[s.classes].unbind(1)
+        left, top, right, bottom = self.shapes.boxes[self.part, s.classes].unbind(1)
         grow = torch.where(s.rise > 0, style.script_size, style.sub_size)
-        grow = grow * self.per_sample(style.script_size_spread).exp()
+        grow = grow * self.per_sample(self.whole.script_size_spread).exp()
         further = torch.where(s.rise > 0, style.script_rise, style.script_drop)
-        shift = (further + self.per_sample(style.script_rise_spread)) * s.rise
+        shift = (further + self.per_sample(self.whole.script_rise_spread)) * s.rise
         size = torch.where(s.rise != 0, a * grow, a)
         # All of a script moves together, its brackets and bars too: TeX sets it at seven tenths.
         y = y - shift * 0.7
         base = y + self.normal(len(x)) * style.baseline_spread * size * self.mess
-        printed = self.class_boxes[s.printed]
+        printed = self.shapes.boxes[self.part, s.printed]
         reserved = torch.where(self.natural, (printed[:, 2] - printed[:, 0]) * a, a)
         height = torch.where(self.natural, (bottom - top) * size, b)
         em = torch.where(self.natural, size, 1.0)
@@ -212,9 +221,10 @@ class Hand:
         """
         if not self.glyphs.sized:
             return boxes
-        top, bottom = self.glyphs.stands[chosen].unbind(1)
+        stands = self.glyphs.stands[chosen] * self.shapes.capital[self.part, None]
+        top, bottom = stands.unbind(1)
         own = self.natural & (bottom > top) & (self.glyphs.writer_of[chosen] == writer)
-        line = boxes.top - self.class_boxes[self.slots.classes, 1] * boxes.em
+        line = boxes.top - self.shapes.boxes[self.part, self.slots.classes, 1] * boxes.em
         height = (bottom - top) * boxes.em
         extent = self.glyphs.extents[chosen].clamp_min(1e-3)
         return replace(
@@ -232,7 +242,7 @@ class Hand:
         s, style = self.slots, self.style
         count = len(s.classes)
         writer = (self.uniform(s.size) * self.glyphs.writers).long()[s.owner]
-        mixed = (self.uniform(s.size) >= style.one_writer)[s.owner]
+        mixed = (self.uniform(s.size) >= self.whole.one_writer)[s.owner]
         alone = mixed | (self.uniform(count) >= style.same_writer)
         if self.glyphs.near is not None:
             which = (self.uniform(s.size) * len(self.glyphs.near)).long()[s.owner]
@@ -255,7 +265,8 @@ class Hand:
         spread = torch.where(self.natural, style.size_spread, style.box_spread)
         spread = torch.where(boxes.own, OWN_SPREAD * style.size_spread, spread)
         jitter = self.normal(len(chosen)) * spread * self.mess
-        habit = self.normal(s.size, len(self.class_boxes))[s.owner, s.classes] * style.class_spread
+        habit = self.normal(s.size, self.shapes.boxes.shape[1])[s.owner, s.classes]
+        habit = habit * style.class_spread
         jitter = (jitter + torch.where(self.natural & ~boxes.own, habit, 0.0)).exp()
         factor = torch.where(boxes.height > 1.0, style.big_operator, style.accent)
         jitter = torch.where(s.fit == Fit.BOX, jitter * factor, jitter)
@@ -265,7 +276,7 @@ class Hand:
         # A root must not let go of its content: it shrinks half as readily as it grows.
         jitter = torch.where(s.fit == Fit.ROOT, jitter.clamp_min(0.97) ** 0.5, jitter)
         down = torch.where(tall, boxes.height * jitter / extent[:, 1], uniform)
-        stretch = self.per_sample(style.width_spread).exp()
+        stretch = self.per_sample(self.whole.width_spread).exp()
         across = torch.where(self.natural, uniform * stretch, uniform)
         bracket = torch.minimum(down, 0.42 * boxes.height.clamp_min(0.5).sqrt() / extent[:, 0])
         across = torch.where(s.fit == Fit.DELIMITER, bracket, across)
@@ -277,7 +288,7 @@ class Hand:
         The line is cut into cells; each is stretched as the widest glyph over it demands, or as
         the sample's gaps are where no glyph is. Bars and roots follow the cells they span.
         """
-        s, style = self.slots, self.style
+        s, style, whole = self.slots, self.style, self.whole
         count = s.size
         full = (count,)
         device = width.device
@@ -286,8 +297,8 @@ class Hand:
         high = torch.full(full, -torch.inf, device=device)
         high = high.scatter_reduce(0, s.owner, boxes.right, "amax")
         cell = ((high - low) / CELLS).clamp_min(1e-4)  # (B,)
-        gap = style.gap * (self.normal(count) * style.gap_spread).exp()  # (B,)
-        padding = style.padding + style.padding_spread * -self.uniform(count).clamp_min(1e-6).log()
+        gap = whole.gap * (self.normal(count) * whole.gap_spread).exp()  # (B,)
+        padding = whole.padding + whole.padding_spread * -self.uniform(count).clamp_min(1e-6).log()
         root = s.fit == Fit.ROOT
         solid_right = torch.where(root, boxes.left + boxes.hook, boxes.right)
         first = ((boxes.left - low[s.owner]) / cell[s.owner]).floor().clamp(0, CELLS - 1).long()
@@ -302,7 +313,7 @@ class Hand:
         at = s.owner[slot] * CELLS + (first[slot] + place).clamp_max(CELLS - 1)
         ratio = (need / room.clamp_min(1e-6))[slot]
         cells = torch.zeros(count * CELLS, device=device).scatter_reduce(0, at, ratio, "amax")
-        noise = (self.normal(count, CELLS // 8) * style.gap_noise).exp()
+        noise = (self.normal(count, CELLS // 8) * whole.gap_noise[:, None]).exp()
         empty = gap[:, None] * noise.repeat_interleave(8, 1)  # (B, CELLS)
         cells = cells.view(count, CELLS)
         cells = torch.where(cells > 0, cells, empty) * cell[:, None]
@@ -314,8 +325,8 @@ class Hand:
             return edges[s.owner, i] + (t - i) * cells[s.owner, i]
 
         begin, end = moved(boxes.left), moved(boxes.right)
-        over = style.overhang + self.normal(len(begin), 2) * style.overhang_spread
-        over = over.clamp_min(-0.15)
+        over = self.normal(len(begin), 2) * style.overhang_spread[:, None]
+        over = (style.overhang[:, None] + over).clamp_min(-0.15)
         spans = (s.fit == Fit.BAR) | (s.fit == Fit.FRAME)
         begin = begin - torch.where(spans, over[:, 0], 0.0)
         end = end + torch.where(spans | root, over[:, 1], 0.0)
@@ -339,7 +350,7 @@ class Hand:
         stiff = (s.fit == Fit.BAR) | (s.fit == Fit.ROOT)
         angle = self.normal(len(chosen)) * style.rotation * self.mess
         angle = torch.where(stiff, angle * 0.2, angle)[slot]
-        shear = torch.where(stiff, 0.0, self.per_sample(style.slant))[slot]
+        shear = torch.where(stiff, 0.0, self.per_sample(self.whole.slant))[slot]
         x = local_x - shear * local[:, 1]
         x, y = (
             x * angle.cos() - local[:, 1] * angle.sin(),
@@ -347,7 +358,8 @@ class Hand:
         )
         middle = boxes.top + boxes.height / 2
         x, y = x + centre[slot], y + middle[slot]
-        slope = self.per_sample(style.slope_spread)[slot]
+        slope = self.per_sample(self.whole.slope_spread)[slot]
         phase, period = self.uniform(2, s.size)[:, s.owner[slot]]
-        y = y + slope * x + style.wave * torch.sin(6.283 * (x / (5 + 15 * period) + phase))
+        wave = style.wave[slot] * torch.sin(6.283 * (x / (5 + 15 * period) + phase))
+        y = y + slope * x + wave
         return torch.stack([x, y], 1), self.glyphs.pen[rows], slot

@@ -1,6 +1,10 @@
 """How uneven the synthetic hand is."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+
+import torch
+from torch import Tensor
 
 from gryphone.config import AMOUNT, POSITIVE, SHARE, check_ranges
 
@@ -72,6 +76,28 @@ class Style:
 
     def __post_init__(self) -> None:
         check_ranges(self, RANGES)
+
+
+class Values:
+    """What a style says, one number for each row."""
+
+    def __init__(self, values: Tensor) -> None:
+        """`values` (rows, settings), as they stand in `Style`."""
+        self._values = dict(zip((f.name for f in fields(Style)), values.unbind(1), strict=True))
+
+    def __getattr__(self, name: str) -> Tensor:
+        return self._values[name]
+
+
+class Styles:
+    """Several styles as one table, so that their samples can be written together."""
+
+    def __init__(self, styles: Sequence[Style], device: torch.device) -> None:
+        self.table = torch.tensor([astuple(style) for style in styles], device=device)
+
+    def of(self, which: Tensor) -> Values:
+        """The values of each row's own style; `which` (rows,) it has."""
+        return Values(self.table[which])
 
 
 # Real layouts are uneven already.

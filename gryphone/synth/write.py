@@ -15,7 +15,7 @@ from gryphone.latex.normalize import normalize
 from gryphone.synth.compose import Composed, Composer
 from gryphone.synth.formulas import CONVENTION, as_written, is_protected
 from gryphone.synth.glyphs import GlyphBank, load_bank
-from gryphone.synth.ink_source import SynthSource
+from gryphone.synth.ink_source import SynthSource, read_part
 from gryphone.synth.layouts import EmBox, load_layouts, pack_layouts
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import drawn_classes
@@ -121,16 +121,17 @@ def write_for_photos(
     packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int
 ) -> Iterator[Sample]:
     """`count` inks to photograph, half in TeX's layouts and half in real ones."""
+    device = torch.device("cpu")
     composers = [
-        SynthSource.load(
-            packed / f"layouts-{kind}.npz", glyphs, tokenizer, torch.device("cpu"), style
+        SynthSource.of(
+            [read_part(packed / f"layouts-{kind}.npz", style)], glyphs, tokenizer, device
         ).composer
         for kind, style in PHOTO_STYLES.items()
     ]
     generator = torch.Generator().manual_seed(seed)
     for begin in range(0, count, PHOTO_BATCH):
         composer = composers[begin // PHOTO_BATCH % len(composers)]
-        made = composer.compose_some(min(PHOTO_BATCH, count - begin), generator)
+        made = composer.compose_some([min(PHOTO_BATCH, count - begin)], generator)
         for number, ink in enumerate(to_inks(made, composer.classes, tokenizer), begin):
             name = f"synth-{seed}-{number}"
             yield Sample(name, "synth-photo", ink.label, ink=replace(ink, glyphs=(), id=name))

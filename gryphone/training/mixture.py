@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ import torch
 
 from gryphone.config import Precision
 from gryphone.data.align import Agreement
-from gryphone.data.packed import Packed, PackedFile
+from gryphone.data.packed import Packed, PackedFile, join_packed
 from gryphone.data.raw_labels import RawTable, raw_tokenizer
 from gryphone.data.store import (
     InkStore,
@@ -27,7 +27,8 @@ from gryphone.data.store import (
 )
 from gryphone.data.stream import InkStream
 from gryphone.errors import ConfigError, DataError
-from gryphone.synth.ink_source import SynthSource
+from gryphone.ragged import draw_rows
+from gryphone.synth.ink_source import Part, SynthSource, read_part
 from gryphone.tokens import EMPTY, SCHEMES, Tokenizer, build_tokenizer, tokenizer_from_dict
 from gryphone.training.settings import SourceConfig, TrainConfig
 
@@ -37,8 +38,8 @@ Report = Callable[[str], None]
 class Source(Protocol):
     """Anything that can make training samples out of random numbers."""
 
-    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
-        """`count` fresh samples."""
+    def sample(self, counts: Sequence[int], generator: torch.Generator) -> TrainingBatch:
+        """Fresh samples: so many of each of the settings' sources that it stands for."""
         ...
 
 
@@ -47,13 +48,19 @@ class StoreSource:
     """Real ink, drawn uniformly."""
 
     store: InkStore
+    sizes: tuple[int, ...]  # inks of each of the settings' sources, one behind the other
 
-    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
-        """`count` inks, with replacement."""
-        index = torch.randint(
-            len(self.store), (count,), generator=generator, device=generator.device
-        )
-        return self.store.batch(index)
+    @classmethod
+    def of(
+        cls, packed: Sequence[Packed], tokenizer: Tokenizer, longest: int, device: torch.device
+    ) -> StoreSource:
+        """The inks of several sources."""
+        store = InkStore.of(join_packed(packed), tokenizer, longest, device)
+        return cls(store, tuple(map(len, packed)))
+
+    def sample(self, counts: Sequence[int], generator: torch.Generator) -> TrainingBatch:
+        """So many inks of each, with replacement."""
+        return self.store.batch(draw_rows(self.sizes, counts, generator))
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,9 @@ class StreamSource:
     step: int = 0
     shard: int = 0
 
-    def sample(self, count: int, generator: torch.Generator) -> TrainingBatch:
-        """The step's `count` inks."""
+    def sample(self, counts: Sequence[int], generator: torch.Generator) -> TrainingBatch:
+        """The step's inks, so many."""
+        (count,) = counts
         return self.stream.batch(self.step * count, count, self.shard).to(self.device)
 
 
@@ -75,8 +83,9 @@ class Mixture:
     """Several sources in fixed shares of every batch, others in the run's last part."""
 
     sources: tuple[Source, ...]
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # of each of the settings' sources
     finish: tuple[int, ...]
+    stands_for: tuple[tuple[int, ...], ...]  # which of those each of `sources` is
     spelling: torch.Tensor | None = None  # (symbols,) the symbol that each one is spelt as
 
     @classmethod
@@ -87,11 +96,17 @@ class Mixture:
         batch: int,
         finish: list[float] | None = None,
         spelling: torch.Tensor | None = None,
+        stands_for: Iterable[tuple[int, ...]] | None = None,
     ) -> Mixture:
-        """Shares proportional to the weights."""
+        """Shares proportional to the weights; `stands_for`: by default each source has one."""
         last = weights if finish is None else finish
+        alone = [(i,) for i in range(len(sources))]
         return cls(
-            tuple(sources), batch_shares(weights, batch), batch_shares(last, batch), spelling
+            tuple(sources),
+            batch_shares(weights, batch),
+            batch_shares(last, batch),
+            tuple(alone if stands_for is None else stands_for),
+            spelling,
         )
 
     @property
@@ -108,8 +123,10 @@ class Mixture:
             replace(s, step=step, shard=shard) if isinstance(s, StreamSource) else s
             for s in self.sources
         ]
-        pairs = zip(sources, self.finish if finishing else self.counts, strict=True)
-        batch = concatenate_batches([s.sample(n, generator) for s, n in pairs if n])
+        shares = self.finish if finishing else self.counts
+        counts = [[shares[i] for i in places] for places in self.stands_for]
+        pairs = zip(sources, counts, strict=True)
+        batch = concatenate_batches([s.sample(n, generator) for s, n in pairs if any(n)])
         if self.spelling is None:
             return batch
         return replace(
@@ -237,20 +254,20 @@ def load_sources(
         labels += [label.split(" ") for label in (file.labels or {})["cover"]]
     tokenizer, written = tokenizers_of(config, labels, known)
     raw = RawTable.of(written, tokenizer, device) if config.scheme == "raw" else None
-    sources: list[Source] = [
-        StoreSource(InkStore.of(inks[i], tokenizer, config.model.length, device))
-        if i in inks
-        else StreamSource(stream_of(s, streams[i], config, tokenizer), device)
-        if i in streams
-        else synth_source(s, written, device, config.convention, config.model.length, raw)
-        for i, s in enumerate(config.sources)
-    ]
-    for settings, source in zip(config.sources, sources, strict=True):
-        if isinstance(source, SynthSource) and source.left_out:
-            report(
-                f"{settings.path}: {source.left_out} layouts left out, which do not fit a canvas "
-                f"of {config.model.length} tokens"
-            )
+    # Together what goes together, all real ink and what one bank's glyphs write: on a GPU it costs
+    # more to start the hundreds of small kernels than to run them.
+    sources: dict[tuple[int, ...], Source] = {
+        (i,): StreamSource(stream_of(config.sources[i], files, config, tokenizer), device)
+        for i, files in streams.items()
+    }
+    if inks:
+        every = [*inks.values()]
+        sources[tuple(inks)] = StoreSource.of(every, tokenizer, config.model.length, device)
+    banks = dict.fromkeys(s.glyphs for s in config.sources if s.kind == "synth")
+    for bank in banks:
+        places = [i for i, s in enumerate(config.sources) if s.kind == "synth" and s.glyphs == bank]
+        parts = [synth_part(config.sources[i], config, report) for i in places]
+        sources[tuple(places)] = SynthSource.of(parts, Path(bank), written, device, raw)
     validation = {}
     for name, path in config.validation.items():
         packed = load_packed(Path(path), *reads)
@@ -260,7 +277,8 @@ def load_sources(
     weights, finish = weights_of(config)
     report_shareless(config, report)
     spelling = spelling_of(config.spell, tokenizer, device)
-    return Mixture.of(sources, weights, config.batch, finish, spelling), tokenizer, validation
+    mixture = Mixture.of([*sources.values()], weights, config.batch, finish, spelling, sources)
+    return mixture, tokenizer, validation
 
 
 def tokenizers_of(
@@ -341,25 +359,17 @@ def stream_of(
     return InkStream(files, source.stream, prepare, seed=config.seed, shards=config.shards)
 
 
-def synth_source(
-    source: SourceConfig,
-    tokenizer: Tokenizer,
-    device: torch.device,
-    convention: str,
-    longest: int | None = None,
-    raw: RawTable | None = None,
-) -> SynthSource:
-    """A composer of synthetic ink, of what fits a canvas of `longest` tokens."""
-    return SynthSource.load(
-        Path(source.path),
-        Path(source.glyphs),
-        tokenizer,
-        device,
-        source.style,
-        allowed_tokens(source, convention),
-        longest,
-        raw,
-    )
+def synth_part(source: SourceConfig, config: TrainConfig, report: Report) -> Part:
+    """The layouts of a source, those that fit a canvas."""
+    known, longest = allowed_tokens(source, config.convention), config.model.length
+    raw = config.scheme == "raw"
+    part = read_part(Path(source.path), source.style, known, longest, raw=raw)
+    if part.left_out:
+        report(
+            f"{source.path}: {part.left_out} layouts left out, which do not fit a canvas of "
+            f"{longest} tokens"
+        )
+    return part
 
 
 def read_unseen(config: TrainConfig) -> dict[str, set[str]]:

@@ -12,8 +12,10 @@ from torch.nn import functional as F
 from gryphone.data.store import UNKNOWN, TrainingBatch, token_canvases
 from gryphone.decoding import CANVASES
 from gryphone.diffusion import corrupt, cross_entropy, forward_mask, rmml, sample_time
+from gryphone.errors import ConfigError
 from gryphone.model import Packing
 from gryphone.raster import Patches, draw, thicken, to_patches
+from gryphone.rivals.spots import spots_of
 from gryphone.rivals.trunk import sheet_of
 from gryphone.tokens import MASK_ID
 from gryphone.training.augment import augment
@@ -174,7 +176,36 @@ def two_way_loss(
     patches, sheet, glyphs = handed_on((patches, sheet, glyphs))
     logits, patch_logits, more = model(patches, sheet)
     loss = cross_entropy(logits, sheet.truth).mean()
-    total, parts = with_patches(loss, patch_logits, glyphs, config.aux_weight)
+    return with_more(*with_patches(loss, patch_logits, glyphs, config.aux_weight), more)
+
+
+def found_loss(
+    model: nn.Module,
+    config: TrainConfig,
+    batch: TrainingBatch,
+    sizes: tuple[int, ...],
+    generator: torch.Generator,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Symbols in their patches, what they are, and which stands next to which."""
+    if config.corrupt:
+        raise ConfigError("kind 'namer' is shown no tokens to corrupt; set corrupt: 0")
+    with aside(generator.device):
+        patches = drawn(config, batch, generator)
+        bar = torch.rand(len(batch.lengths), generator=generator, device=generator.device)
+        spots = spots_of(batch.tokens, batch.lengths, batch.glyph_places, patches, bar)
+        glyphs = glyphs_in(patches, batch, len(sizes))
+    patches, spots, glyphs = handed_on((patches, spots, glyphs))
+    logits, patch_logits, graph, more = model(patches, spots)
+    loss = patch_loss(logits, graph.truth)
+    symbols = graph.truth[:, -1] != UNKNOWN  # they are told where they are, besides
+    glyphs[graph.patch[symbols]] = graph.truth[symbols]
+    return with_more(*with_patches(loss, patch_logits, glyphs, config.aux_weight), more)
+
+
+def with_more(
+    total: Tensor, parts: dict[str, Tensor], more: dict[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """A loss and its parts with what else the network asks of itself."""
     for name, value in more.items():
         total, parts[name] = total + value, value.detach()
     return total, parts

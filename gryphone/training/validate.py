@@ -27,7 +27,7 @@ def evaluate_store(
         start=first_canvas(config.model.length, config.model.dense),
         remasking=config.model.remasking,
     )
-    backend, sample = TorchBackend(model, config.model), part_of(config.model.kind, "sampler")
+    backend = TorchBackend(model, config.model)
     count = min(len(store), config.eval_limit or len(store))
     right: dict[str, bool] = {}
     for begin in range(0, count, 256):
@@ -37,6 +37,7 @@ def evaluate_store(
         request = Request(keys, options, len(tokenizer.vocabularies), MASK_ID, PAD_ID)
         answers = backend.refine([memory], np.arange(len(keys)), request)
         if answers is None:
+            sample = part_of(config.model.kind, "sampler")
             answers = sample(partial(backend.predict, memory), request)
         for i, answer in zip(index.tolist(), answers, strict=True):
             right[store.ids[i]] = " ".join(tokenizer.decode(answer.ids)) == store.labels[i]

@@ -1,0 +1,210 @@
+"""All rivals on a machine that is lent for half an hour, in calls of ten minutes at most.
+
+    python benchmarks/rivals.py ours ar ar-raw bttr namer --steps 2000 --out $OUT
+
+compares compiled blocks with plain ones (`compiled.py`), trains the arms of `configs/baselines`
+side by side, predicts with each as soon as it is trained, then measures speeds, one after the
+other, and makes the table. A process of its own does that, which outlives the call. The call
+watches it for `--minutes`, puts into `--out` what there is (predictions, speeds, logs and the table
+as results.tar.xz; weights in eight bits, of as many arms as one call may bring), and ends. Given
+again, it goes on. What fails is said and left out; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SETS = ("valid-2013", "valid-2023", "test-2014")
+FILES, ROOM = 7, 62 * 2**20  # of weights that one call brings, of 8 files and 64 MiB
+RESERVE = 6.0  # minutes of the lease for predictions and speeds
+
+
+def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("arms", nargs="+", help="of the configuration, the first ones first")
+    parser.add_argument("--out", type=Path, help="where results are put for the way home")
+    parser.add_argument("--folder", type=Path, default=Path("runs/rivals"))
+    parser.add_argument("--config", default="configs/baselines/all.yaml")
+    parser.add_argument("--steps", type=int, required=True, help="of each arm: equal samples")
+    parser.add_argument("--lease", type=float, default=27.0, help="minutes, of all calls")
+    parser.add_argument("--minutes", type=float, default=9.0, help="that this call may take")
+    parser.add_argument("--together", type=int, default=4, help="arms that share the GPU")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--data", type=Path, default=Path("packed"), help="the sets' folder")
+    parser.add_argument("--limit", type=int, help="inks of each set and of the speeds")
+    parser.add_argument("--set", action="append", default=[], help="another setting of all arms")
+    parser.add_argument("--conduct", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+class Conductor:
+    """Does everything, and writes down what it did."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.o, self.began = options, time.time()
+        self.done: list[str] = []
+        self.home = options.folder / "results"
+        self.home.mkdir(parents=True, exist_ok=True)
+
+    def say(self, line: str) -> None:
+        with (self.o.folder / "log.txt").open("a") as file:
+            file.write(f"{(time.time() - self.began) / 60:5.1f} min  {line}\n")
+
+    def run(self, what: str, *words: object) -> bool:
+        """One command, its output in a log of its own; says whether it went well."""
+        began, path = time.time(), self.home / f"{what.replace(' ', '-')}.log"
+        with path.open("w") as log:
+            command = [sys.executable, *map(str, words)]
+            code = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log).returncode
+        last = (path.read_text().strip().splitlines() or [""])[-1]
+        mark = "ok" if code == 0 else f"FAILED ({code}), left out"
+        self.say(f"{what}: {mark} after {time.time() - began:.0f} s; {last[-200:]}")
+        return code == 0
+
+    def left(self) -> float:
+        """Minutes of the lease that training may still use."""
+        return max(1.0, self.o.lease - RESERVE - (time.time() - self.began) / 60)
+
+    def arm(self, name: str) -> None:
+        """Train, store predictions, and write the weights as they go home."""
+        o, run = self.o, self.o.folder / name
+        settings = [f"--set={text}" for text in o.set]
+        if not self.run(
+            f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
+            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *settings,
+        ):  # fmt: skip
+            return
+        for file in ("eval.csv", "settings.json"):
+            shutil.copy(run / file, self.home / f"{name}-{file}")
+        sets = [path for x in SETS if (path := o.data / f"{x}.parquet").exists()]
+        limit = [] if o.limit is None else ["--limit", o.limit]
+        if self.run(
+            f"predict {name}", "-m", "gryphone.studies.predictions", f"{name}={run}", "--runs", 1,
+            "--device", o.device, "--batch", 256, "--out", self.home, "--data", *sets, *limit,
+        ):  # fmt: skip
+            self.done.append(name)
+        light = o.folder / "light" / name
+        if self.run(f"pack {name}", "-m", "gryphone.release.release", run, "--out", light):
+            shutil.copy(light / "config.json", self.home / f"{name}-config.json")
+            (light / "whole").touch()
+
+    def conduct(self) -> None:
+        o = self.o
+        found = self.run("compiled", "benchmarks/compiled.py", *kinds_of(o.config, o.arms))
+        if not found:
+            self.say("compiled blocks are not the plain ones: see compiled.log; training goes on")
+        with ThreadPoolExecutor(o.together) as threads:
+            list(threads.map(self.arm, o.arms))
+        arms = [f"{name}={o.folder / name}" for name in o.arms if name in self.done]
+        limit = [] if o.limit is None else ["--limit", o.limit]
+        first = next((p for x in SETS if (p := o.data / f"{x}.parquet").exists()), None)
+        if arms and first is not None:
+            self.run(
+                "speed", "-m", "gryphone.studies.speed", first, "--device", o.device,
+                "--out", self.home, *limit, "--rivals", *arms,
+            )  # fmt: skip
+            self.run(
+                "table", "-m", "gryphone", "study", "rivals", "--predictions", self.home,
+                "--data", o.data, "--out", self.home,
+            )  # fmt: skip
+        self.say(f"done: {', '.join(self.done)}")
+        (o.folder / "done").touch()
+
+
+def kinds_of(config: str, arms: Sequence[str]) -> list[str]:
+    """The kinds of decoder of some arms."""
+    from gryphone.studies.ablation import read_arms
+
+    known = {c.name: c.model.kind for c in read_arms(ROOT / config, {})}
+    unknown = [name for name in arms if name not in known]
+    if unknown:
+        sys.exit(f"{config} has no arm {unknown[0]!r}; it has {', '.join(known)}")
+    return list(dict.fromkeys(known[name] for name in arms))
+
+
+def conductor(folder: Path) -> int:
+    """The process that conducts; started where there is none yet. 0: it is no more."""
+    path = folder / "pid"
+    if not path.exists():
+        kinds_of(options_of().config, options_of().arms)  # or it is said here, at once
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, __file__, *sys.argv[1:], "--conduct"]
+        with (folder / "conductor.log").open("w") as log:
+            started = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        path.write_text(str(started.pid))
+        return started.pid
+    pid = int(path.read_text())
+    try:  # one that ended and was not waited for still has a number
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return 0
+    return 0 if state == "Z" else pid
+
+
+def bring(folder: Path, out: Path) -> None:
+    """Put into `out` what goes home with this call."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
+        tar.add(folder / "results", "results")
+        for name in ("log.txt", "conductor.log"):
+            if (folder / name).exists():
+                tar.add(folder / name, name)
+    path = folder / "brought.json"
+    brought = json.loads(path.read_text()) if path.exists() else []
+    ready = sorted(p.parent for p in folder.glob("light/*/whole") if p.parent.name not in brought)
+    files, room = 0, (out / "results.tar.xz").stat().st_size
+    for light in ready:
+        shards = sorted(light.glob("*.safetensors"))  # their config.json is among the results
+        files, room = files + len(shards), room + sum(p.stat().st_size for p in shards)
+        if files > FILES or room > ROOM:
+            break
+        (out / light.name).mkdir()
+        for shard in shards:
+            shutil.copy(shard, out / light.name)
+        brought.append(light.name)
+    path.write_text(json.dumps(brought))
+    waiting = [light.name for light in ready if light.name not in brought]
+    print(f"brought weights: {', '.join(brought)}; waiting: {', '.join(waiting)}", flush=True)
+
+
+def main() -> None:
+    o = options_of()
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    if o.conduct:
+        Conductor(o).conduct()
+        return
+    began, shown, log = time.time(), 0, o.folder / "log.txt"
+    conductor(o.folder)
+    while True:
+        text = log.read_text() if log.exists() else ""
+        print(text[shown:], end="", flush=True)
+        shown = len(text)
+        if (o.folder / "done").exists() or time.time() - began > 60 * o.minutes:
+            break
+        if not conductor(o.folder):
+            print((o.folder / "conductor.log").read_text()[-2000:])
+            break
+        time.sleep(5)
+    if o.out is not None:
+        bring(o.folder, o.out)
+    if not (o.folder / "done").exists():
+        running = conductor(o.folder)
+        print("still running: give the same command again" if running else "it ended early")
+        sys.exit(0 if running else 1)
+
+
+if __name__ == "__main__":
+    main()
