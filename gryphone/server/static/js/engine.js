@@ -66,16 +66,19 @@ async function register(tell) {
   const { serviceWorker } = navigator;
   const wasControlled = Boolean(serviceWorker.controller);
   const found = await serviceWorker.register("sw.js");
-  const offer = (worker) => tell("update", () => worker.postMessage("use"));
-  if (found.waiting && wasControlled) offer(found.waiting);
-  found.addEventListener("updatefound", () => {
-    const worker = found.installing;
-    worker.addEventListener("statechange", () => {
-      if (worker.state === "installed" && serviceWorker.controller) offer(worker);
-    });
-  });
+  const offer = () => wasControlled && found.waiting && tell("update", use);
+  const watch = () => found.installing?.addEventListener("statechange", offer);
+  offer();
+  watch(); // it may have begun before this page knew
+  found.addEventListener("updatefound", watch);
   serviceWorker.addEventListener("message", ({ data }) => data.complete && tell("complete"));
   serviceWorker.addEventListener("controllerchange", () => wasControlled && location.reload());
+}
+
+/** Change to the version that waits; isolate.js does, before the page asks the old one for anything. */
+function use() {
+  sessionStorage.setItem("gryphone.updating", "1");
+  location.reload();
 }
 
 /** Fetch what the page has not needed yet, so that nothing is missing offline. */
