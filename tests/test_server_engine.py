@@ -257,8 +257,8 @@ def test_a_reader_that_does_not_end_is_killed() -> None:
 
 def test_a_picture_that_takes_too_long_stops_no_other(recognizer: Recognizer) -> None:
     """Within all limits on scans and pixels, and still of some seconds."""
-    with in_process(recognizer, read_seconds=1.0, readers=1, scans=200) as client:
-        files = {"file": ("bomb.jpg", repeated_scans(90, side=5600))}
+    with in_process(recognizer, read_seconds=1.0, readers=1, scans=2000) as client:
+        files = {"file": ("bomb.jpg", repeated_scans(1200, side=5600))}
         slow = client.post("/v1/recognize", files=files)
         assert (slow.status_code, slow.json()["error"]["code"]) == (504, "slow_ink")
         files = {"file": ("fine.jpg", repeated_scans(0))}

@@ -1,12 +1,13 @@
-"""Lone letters and pairs of letters by people that training has not seen: validation sets of case.
+"""Lone letters and pairs of letters: validation sets of case by people that training has not seen,
+and with `--training` sets to train on, by the others.
 
     python -m gryphone.studies.letters lone FOLDER OUT.parquet     # letters and digits, one by one
     python -m gryphone.studies.letters pairs FOLDER OUT.parquet    # two letters of one writer
     gryphone evaluate OUT.parquet --out ANSWERS.tsv
     python -m gryphone.studies.letters score ANSWERS.tsv
 
-FOLDER has the letters (`../shared/data/letters`); the people are those that the glyph bank leaves
-out. Each has an equal share. Two letters stand on one line at their writer's own sizes.
+FOLDER has the letters (`../shared/data/letters`); held out are the people that the glyph bank leaves
+out. Each person has an equal share. Two letters stand on one line at their writer's own sizes.
 """
 
 from __future__ import annotations
@@ -33,28 +34,31 @@ from gryphone.synth.symbols import DIGITS, FUNCTIONS, LOWER, UPPER
 GAP = (0.12, 0.45)  # between two letters, in capitals' heights
 
 
-def held_out_letters(folder: Path, names: Sequence[str]) -> dict[str, list[GlyphSample]]:
-    """The characters among `names` of each writer who is held out."""
+def letters_of(
+    folder: Path, names: Sequence[str], *, held_out: bool
+) -> dict[str, list[GlyphSample]]:
+    """The characters among `names` of each writer who is held out, or of each other one."""
     people: dict[str, list[GlyphSample]] = {}
-    for glyph in from_letters(folder, Counter(), held_out=True):
+    for glyph in from_letters(folder, Counter(), held_out=held_out):
         if glyph.label in names and glyph.writer is not None:
             people.setdefault(glyph.writer, []).append(glyph)
     return people
 
 
-def lone(folder: Path, count: int, seed: int) -> Iterator[Sample]:
+def lone(folder: Path, count: int, seed: int, *, held_out: bool = True) -> Iterator[Sample]:
     """`count` single letters and digits."""
     draw = np.random.default_rng(seed)
-    for number, glyphs in _turns(held_out_letters(folder, (*DIGITS, *LOWER, *UPPER)), count, draw):
+    people = letters_of(folder, (*DIGITS, *LOWER, *UPPER), held_out=held_out)
+    for number, glyphs in _turns(people, count, draw):
         glyph = glyphs[int(draw.integers(len(glyphs)))]
         yield _sample(f"lone-{seed}-{number}", [glyph], draw)
 
 
-def pairs(folder: Path, count: int, seed: int) -> Iterator[Sample]:
+def pairs(folder: Path, count: int, seed: int, *, held_out: bool = True) -> Iterator[Sample]:
     """`count` pairs of letters that differ in more than case, and are no function's name."""
     draw = np.random.default_rng(seed)
     words = {name[1:].lower() for name in FUNCTIONS}
-    people = held_out_letters(folder, (*LOWER, *UPPER))
+    people = letters_of(folder, (*LOWER, *UPPER), held_out=held_out)
     people = {w: glyphs for w, glyphs in people.items() if len({g.label for g in glyphs}) > 9}
     for number, glyphs in _turns(people, count, draw):
         while True:
@@ -135,13 +139,15 @@ def main(arguments: list[str] | None = None) -> None:
         command.add_argument("out", type=Path, help="the packed store to write (.parquet)")
         command.add_argument("--count", type=int, default=600)
         command.add_argument("--seed", type=int, default=0)
+        command.add_argument("--training", action="store_true", help="by all the other people")
     commands.add_parser("score").add_argument("answers", type=Path)
     options = parser.parse_args(arguments)
     if options.command == "score":
         for name, share in score(read_samples(options.answers)).items():
             print(f"{share:5.1f} % {name}")
         return
-    samples = makers[options.command](options.folder, options.count, options.seed)
+    make, held_out = makers[options.command], not options.training
+    samples = make(options.folder, options.count, options.seed, held_out=held_out)
     report = write_packed(samples, options.out)
     print(f"{options.out}: {report.packed} inks")
 
