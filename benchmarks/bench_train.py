@@ -1,4 +1,5 @@
-"""Training speed of `paper` and `ink`, side by side in one run: `make bench-train` on a GPU.
+"""Training speed of `paper` and `ink`, side by side in one run: `make bench-train` on a GPU; on a CPU
+with `--batch 64 --only "ink, sparse"`.
 
 Prints samples/s, achieved TFLOP/s (counted from the shapes: 3 times the forward pass) and peak
 memory, for the dense and the sparse encoder, with and without RMML.
@@ -58,7 +59,7 @@ def measure(
     )
 
     def network(*given: Any) -> Any:  # which alone computes in half precision, as in training
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, torch.bfloat16):
             return model(*given)
 
     def step(number: int) -> None:

@@ -1,6 +1,6 @@
 # What the configs train and validate on, made from ../shared/data: `make -f configs/data.mk -j2 rivals`
-# (scratch, sat-rmml, paper-here, baselines) or `release` (mixture, with its pictures). What is there
-# already is not made again. The synthesiser's files take half an hour, a traced picture 0.1 to 0.2 s
+# (scratch, sat-rmml, paper-here, baselines), `release` (mixture, with its pictures) or `pieces`, which
+# takes eight minutes of a core. What is there already is not made again. The synthesiser's files take half an hour, a traced picture 0.1 to 0.2 s
 # of a core: `release` has some 60,000 with TAKES=1. Needs TeX: texlive-latex-base,
 # texlive-latex-recommended.
 BIN ?= .venv/bin
@@ -20,13 +20,17 @@ sets = train artificial-cut artificial-latex valid-2013 valid-2023 test-2014
 stores = $(foreach name,$(1),$(P)/$(name).parquet)
 
 .DELETE_ON_ERROR:
-.PHONY: rivals release
+.PHONY: rivals release pieces
 
 rivals: $(call stores,$(sets) offhme valid-2023-scans) $(P)/glyphs.npz
 release: rivals $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
   $(call stores,train-lone train-beginnings train-rows train-dirty offhme-dirty train-takes \
   offhme-takes synth-photo lone-2023 prefix-2023 rows scans-dirty letters-lone letters-pairs \
   hands-letters)
+
+pieces: $(call stores,train artificial-cut artificial-latex offhme train-beginnings train-lone \
+  train-letters-lone train-letters-pairs valid-2013 valid-2023 valid-2023-scans lone-2023 \
+  prefix-2023 letters-lone letters-pairs)
 
 $(P):
 	mkdir -p $@
@@ -76,6 +80,10 @@ $(P)/scans-dirty.parquet: | $(P)
 	$(pack) $(offline)/valid-2023-scans.tar --retake 900 --conditions 1 --keep-broken --out $@
 $(P)/synth-photo.parquet: $(P)/glyphs-letters.npz
 	$(gryphone) synth photos $(P) --glyphs $< --count 12000 --seed 61 --workers $(WORKERS) --out $@
+
+# Letters of other people, one by one and in pairs.
+$(P)/train-letters-lone.parquet $(P)/train-letters-pairs.parquet: $(P)/train-letters-%.parquet: | $(P)
+	$(python) gryphone.studies.letters $* $(DATA)/letters $@ --training --count 24000 --seed 1
 
 # People who are in no training set.
 $(P)/letters-lone.parquet $(P)/letters-pairs.parquet: $(P)/letters-%.parquet: | $(P)

@@ -87,16 +87,27 @@ def test_every_token_sees_both_sides_and_the_ink() -> None:
     assert not torch.allclose(base, model.decode(tokens, index, two, own)[0])
 
 
-def test_ragged_attention_equals_attention_one_by_one() -> None:
+@pytest.mark.parametrize("learning", [False, True])
+def test_ragged_attention_equals_attention_one_by_one(learning: bool) -> None:
     g = torch.Generator().manual_seed(0)
-    rows, columns = Packing.of(torch.tensor([3, 1, 9])), Packing.of(torch.tensor([4, 17, 2]))
-    q, k, v = (torch.randn(n, 2, 8, generator=g) for n in (13, 23, 23))
-    out = attend(q, k, v, rows, columns, 0.0)
-    for i in range(3):
-        a, b = slice(*rows.offsets[i : i + 2].tolist()), slice(*columns.offsets[i : i + 2].tolist())
-        scores = torch.einsum("qhd,khd->hqk", q[a], k[b]) / 8**0.5
-        expected = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[b])
-        assert torch.allclose(out[a], expected, atol=1e-5)
+    queries, keys = [3, 1, 9, 40, 2, 33], [4, 17, 2, 40, 65, 50]
+    rows, columns = Packing.of(torch.tensor(queries)), Packing.of(torch.tensor(keys))
+    q, k, v = (
+        torch.randn(sum(counts), 2, 8, generator=g, requires_grad=True)
+        for counts in (queries, keys, keys)
+    )
+    with torch.set_grad_enabled(learning):
+        out = attend(q, k, v, rows, columns, 0.0)
+    every = zip(q.split(queries), k.split(keys), v.split(keys), strict=True)
+    scores = [(torch.einsum("qhd,khd->hqk", q, k) / 8**0.5, v) for q, k, v in every]
+    expected = torch.cat([torch.einsum("hqk,khd->qhd", s.softmax(-1), v) for s, v in scores])
+    assert torch.allclose(out, expected, atol=1e-5)
+    if learning:
+        weights = torch.randn(out.shape, generator=g)
+        found, wanted = (
+            torch.autograd.grad((x * weights).sum(), (q, k, v)) for x in (out, expected)
+        )
+        assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(found, wanted, strict=True))
 
 
 def test_the_paper_preset_is_the_paper_s() -> None:

@@ -157,8 +157,11 @@ def test_validation_sets_are_of_held_out_writers(tmp_path: Path) -> None:
     y, owner = pairs.points[points, 1], pairs.glyph[points]
     heights = [np.ptp(y[owner == g]) for g in np.unique(owner)]
     assert heights[0] / heights[1] == pytest.approx(0.5, abs=0.03)
-    letters.main(["lone", str(tmp_path), str(tmp_path / "lone.parquet"), "--count", "5"])
+    lone = ["lone", str(tmp_path), str(tmp_path / "lone.parquet"), "--count", "5"]
+    letters.main(lone)
     assert all(label in "abcdefXYZUVW" for label in read_packed(tmp_path / "lone.parquet").labels)
+    letters.main([*lone, "--training"])
+    assert set(read_packed(tmp_path / "lone.parquet").labels) == {"q"}
 
 
 def test_scores_with_and_without_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

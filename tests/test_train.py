@@ -596,7 +596,10 @@ def test_rows_are_drawn_evenly_from_each_table() -> None:
     assert counts[:7].sum() == 0 and counts[7:].min() > 900 and len(counts) == 10
 
 
-@pytest.mark.parametrize(("name", "goal"), [("scratch", "rivals"), ("mixture", "release")])
+GOALS = [("scratch", "rivals"), ("mixture", "release"), ("pieces", "pieces")]
+
+
+@pytest.mark.parametrize(("name", "goal"), GOALS)
 def test_all_that_a_config_names_is_made(name: str, goal: str, tmp_path: Path) -> None:
     settings = load_config(ROOT / "configs" / f"{name}.yaml")
     named = {source.path for source in settings.sources} | set(settings.validation.values())

@@ -6,8 +6,8 @@ and with `--training` sets to train on, by the others.
     gryphone evaluate OUT.parquet --out ANSWERS.tsv
     python -m gryphone.studies.letters score ANSWERS.tsv
 
-FOLDER has the letters (`../shared/data/letters`); held out are the people that the glyph bank leaves
-out. Each person has an equal share. Two letters stand on one line at their writer's own sizes.
+FOLDER has the letters (`../shared/data/letters`); held out are the people that the glyph bank
+leaves out. Each has an equal share. Two letters stand on one line at their writer's own sizes.
 """
 
 from __future__ import annotations
