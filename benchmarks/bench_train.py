@@ -1,5 +1,5 @@
-"""Training speed of `paper` and `ink`, side by side in one run: `make bench-train` on a GPU; on a CPU
-with `--batch 64 --only "ink, sparse"`.
+"""Training speed of `paper` and `ink`, side by side in one run: `make bench-train` on a GPU (on a
+CPU with `--batch 64 --only sparse`).
 
 Prints samples/s, achieved TFLOP/s (counted from the shapes: 3 times the forward pass) and peak
 memory, for the dense and the sparse encoder, with and without RMML.

@@ -1,12 +1,14 @@
 """Are compiled blocks the network that they were made from? `python benchmarks/compiled.py ar bttr`
 
-One training pass of each kind on the examples, in bf16, by a plain network and by one that is
-`quicken`ed: what they say of every place of a label and their gradients must agree. A mean loss
-hides an error at the first places, and a network that learned with it reads nothing elsewhere.
+One training pass of each kind on the examples, or with `--inks FILE` on a packed store, in bf16, by
+a plain network and by one that is `quicken`ed: what they say of every place of a label and their
+gradients must agree. A mean loss hides an error at the first places, and a network that learned
+with it reads nothing elsewhere.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -53,11 +55,17 @@ def passed(config: TrainConfig, device: torch.device, quick: bool) -> tuple[list
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", default=list(KINDS))
+    parser.add_argument(
+        "--inks", default=str(INKS), help="InkML needs defusedxml, a store does not"
+    )
+    options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     failed = []
-    for kind in sys.argv[1:] or KINDS:
+    for kind in options.kinds:
         model = replace(PRESETS["tiny"], kind=kind, length=150)  # without dropout
-        sources = (SourceConfig(str(INKS)),)
+        sources = (SourceConfig(options.inks),)
         scheme = "sat" if kind == "namer" else "raw"
         config = TrainConfig("compiled", sources, model=model, batch=64, scheme=scheme, rmml=False)
         wanted, _ = passed(config, device, quick=False)

@@ -4,10 +4,11 @@
 
 compares compiled blocks with plain ones (`compiled.py`), trains the arms of `configs/baselines`
 side by side, predicts with each as soon as it is trained, then measures speeds, one after the
-other, and makes the table. A process of its own does that, which outlives the call. The call
-watches it for `--minutes`, puts into `--out` what there is (predictions, speeds, logs and the table
-as results.tar.xz; weights in eight bits, of as many arms as one call may bring), and ends. Given
-again, it goes on. What fails is said and left out; the rest goes on.
+other. A process of its own does that, which outlives the call. The call watches it for `--minutes`,
+puts into `--out` what there is (predictions, speeds and logs as results.tar.xz; weights in eight
+bits, of as many arms as one call may bring), and ends. Given again, it goes on. What fails is said
+and left out, and so is from the comparison what the clock cut short (its predictions are in
+`short`); the rest goes on.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import tarfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SETS = ("valid-2013", "valid-2023", "test-2014")
 FILES, ROOM = 7, 62 * 2**20  # of weights that one call brings, of 8 files and 64 MiB
 RESERVE = 6.0  # minutes of the lease for predictions and speeds
+LEAST = 4.0  # minutes that are worth beginning with
 
 
 def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -54,6 +57,7 @@ class Conductor:
     def __init__(self, options: argparse.Namespace) -> None:
         self.o, self.began = options, time.time()
         self.done: list[str] = []
+        self.settings = [f"--set={text}" for text in options.set]
         self.home = options.folder / "results"
         self.home.mkdir(parents=True, exist_ok=True)
 
@@ -74,49 +78,55 @@ class Conductor:
 
     def left(self) -> float:
         """Minutes of the lease that training may still use."""
-        return max(1.0, self.o.lease - RESERVE - (time.time() - self.began) / 60)
+        return self.o.lease - RESERVE - (time.time() - self.began) / 60
 
     def arm(self, name: str) -> None:
         """Train, store predictions, and write the weights as they go home."""
         o, run = self.o, self.o.folder / name
-        settings = [f"--set={text}" for text in o.set]
+        if self.left() < LEAST:
+            return self.say(f"{name}: {self.left():.1f} minutes are left, not begun")
         if not self.run(
             f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
-            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *settings,
+            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *self.settings,
         ):  # fmt: skip
-            return
+            return None
         for file in ("eval.csv", "settings.json"):
             shutil.copy(run / file, self.home / f"{name}-{file}")
         sets = [path for x in SETS if (path := o.data / f"{x}.parquet").exists()]
         limit = [] if o.limit is None else ["--limit", o.limit]
+        facts = json.loads((run / "checkpoint" / "config.json").read_text())["facts"]
+        steps = facts["training"]["steps"]
+        whole = steps == o.steps
+        if not whole:
+            self.say(f"{name}: {steps} steps of {o.steps}, no equal of the others")
         if self.run(
             f"predict {name}", "-m", "gryphone.studies.predictions", f"{name}={run}", "--runs", 1,
-            "--device", o.device, "--batch", 256, "--out", self.home, "--data", *sets, *limit,
-        ):  # fmt: skip
+            "--device", o.device, "--batch", 256, "--data", *sets, *limit,
+            "--out", self.home if whole else self.home / "short",
+        ) and whole:  # fmt: skip
             self.done.append(name)
         light = o.folder / "light" / name
         if self.run(f"pack {name}", "-m", "gryphone.release.release", run, "--out", light):
             shutil.copy(light / "config.json", self.home / f"{name}-config.json")
             (light / "whole").touch()
+        return None
 
     def conduct(self) -> None:
         o = self.o
-        found = self.run("compiled", "benchmarks/compiled.py", *kinds_of(o.config, o.arms))
-        if not found:
-            self.say("compiled blocks are not the plain ones: see compiled.log; training goes on")
+        first = next((p for x in SETS if (p := o.data / f"{x}.parquet").exists()), None)
+        inks = [] if first is None else ["--inks", first]  # others need what a lent machine lacks
+        kinds = kinds_of(o.config, o.arms)
+        if not self.run("compiled", "benchmarks/compiled.py", *kinds, *inks):
+            self.say("compiled blocks are not the plain ones: see compiled.log; plain ones train")
+            self.settings.append("--set=compile=false")
         with ThreadPoolExecutor(o.together) as threads:
             list(threads.map(self.arm, o.arms))
         arms = [f"{name}={o.folder / name}" for name in o.arms if name in self.done]
         limit = [] if o.limit is None else ["--limit", o.limit]
-        first = next((p for x in SETS if (p := o.data / f"{x}.parquet").exists()), None)
         if arms and first is not None:
             self.run(
                 "speed", "-m", "gryphone.studies.speed", first, "--device", o.device,
                 "--out", self.home, *limit, "--rivals", *arms,
-            )  # fmt: skip
-            self.run(
-                "table", "-m", "gryphone", "study", "rivals", "--predictions", self.home,
-                "--data", o.data, "--out", self.home,
             )  # fmt: skip
         self.say(f"done: {', '.join(self.done)}")
         (o.folder / "done").touch()
@@ -135,15 +145,19 @@ def kinds_of(config: str, arms: Sequence[str]) -> list[str]:
 
 def conductor(folder: Path) -> int:
     """The process that conducts; started where there is none yet. 0: it is no more."""
-    path = folder / "pid"
+    path, asked = folder / "pid", options_of()
+    words = json.dumps([asked.arms, asked.steps, asked.set, asked.config])
     if not path.exists():
-        kinds_of(options_of().config, options_of().arms)  # or it is said here, at once
+        kinds_of(asked.config, asked.arms)  # or it is said here, at once
         folder.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, __file__, *sys.argv[1:], "--conduct"]
+        (folder / "words").write_text(words)
+        command = [sys.executable, __file__, *sys.argv[1:], "--conduct"]
         with (folder / "conductor.log").open("w") as log:
-            started = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            started = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         path.write_text(str(started.pid))
         return started.pid
+    if (folder / "words").read_text() != words:
+        sys.exit(f"{folder} is another command's; give another --folder")
     pid = int(path.read_text())
     try:  # one that ended and was not waited for still has a number
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -156,7 +170,10 @@ def bring(folder: Path, out: Path) -> None:
     """Put into `out` what goes home with this call."""
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
-        tar.add(folder / "results", "results")
+        for file in sorted((folder / "results").rglob("*")):
+            with suppress(FileNotFoundError):  # what is being written has another name soon
+                if file.is_file() and file.suffix not in (".part", ".tmp"):
+                    tar.add(file, file.relative_to(folder))
         for name in ("log.txt", "conductor.log"):
             if (folder / name).exists():
                 tar.add(folder / name, name)
@@ -201,9 +218,11 @@ def main() -> None:
     if o.out is not None:
         bring(o.folder, o.out)
     if not (o.folder / "done").exists():
-        running = conductor(o.folder)
-        print("still running: give the same command again" if running else "it ended early")
-        sys.exit(0 if running else 1)
+        if conductor(o.folder):
+            print("still running: give the same command again")
+        else:
+            (o.folder / "pid").unlink()
+            sys.exit("it ended early; given again, it begins with what was not trained yet")
 
 
 if __name__ == "__main__":

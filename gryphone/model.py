@@ -74,14 +74,9 @@ def attend(
         return out if isinstance(out, Tensor) else out[0]
     if rows.uniform and columns.uniform:
         return _alike(q, k, v, len(rows.offsets) - 1, dropout)
-    if torch.is_grad_enabled() and q.is_cuda:
-        q, real = rows.pad(q)
-        (k, mask), (v, _) = columns.pad(k), columns.pad(v)
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        out = F.scaled_dot_product_attention(q, k, v, mask[:, None, None], dropout)
-        return out.transpose(1, 2)[real]
     counts, others = rows.offsets.diff().tolist(), columns.offsets.diff().tolist()
-    parts = [*zip(q.split(counts), k.split(others), v.split(others), strict=True)]
+    split = torch.split
+    parts = [*zip(split(q, counts), split(k, others), split(v, others), strict=True)]
     if torch.is_grad_enabled():
         return _in_groups(parts, dropout)
     # One by one: a batch changes no bit, and nothing is padded.
@@ -110,9 +105,10 @@ def _in_groups(parts: Sequence[tuple[Tensor, Tensor, Tensor]], dropout: float) -
             _stacked([parts[n][s] for n in members], length).transpose(1, 2)
             for s, length in enumerate((rows, columns, columns))
         )
-        ends = torch.tensor([len(parts[n][1]) for n in members])[:, None, None, None]
+        ends = torch.tensor([len(parts[n][1]) for n in members], device=q.device)
+        beyond = torch.arange(columns, device=q.device) >= ends[:, None, None, None]
         scores = (q * q.shape[-1] ** -0.5) @ k.mT
-        weights = scores.masked_fill(torch.arange(columns) >= ends, -math.inf).softmax(-1)
+        weights = scores.masked_fill(beyond, -math.inf).softmax(-1)
         out = (F.dropout(weights, dropout).to(v.dtype) @ v).transpose(1, 2).unbind()
         found |= {n: x[: len(parts[n][0])] for n, x in zip(members, out, strict=True)}
     return torch.cat([found[n] for n in range(len(parts))])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from inkmaker import fraction, power, row
 from paper import Page, draw_page
-from PIL import Image, features
+from PIL import Image, ImageDraw, ImageFilter, features
 from scipy import ndimage
 from skimage.filters import apply_hysteresis_threshold
 from skimage.measure import approximate_polygon
@@ -530,6 +530,14 @@ def test_pieces_are_those_of_scipy(seed: int) -> None:
             labels, count = ndimage.label(mask, np.ones((3, 3)) if diagonal else None)
             at, owner, found = pieces(mask, diagonal)
             assert found == count and np.array_equal(owner, labels.ravel()[at])
+
+
+@pytest.mark.parametrize("ends", [(100, 150, 800, 150), (450, 20, 450, 280)])
+def test_a_blurred_line_is_ink(ends: tuple[int, int, int, int]) -> None:
+    picture = Image.new("L", (900, 300), 255)
+    ImageDraw.Draw(picture).line(ends, 0, 8)
+    ink = read_image(picture.filter(ImageFilter.GaussianBlur(5)))
+    assert len(ink.strokes) == 1
 
 
 @pytest.mark.parametrize("deviation", [0.4, 1.3, 5.0])

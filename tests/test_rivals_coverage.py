@@ -87,7 +87,10 @@ def test_small_groups_are_one_large(monkeypatch: pytest.MonkeyPatch) -> None:
     index = torch.cat([torch.arange(n) for n in lengths.tolist()])
     tokens = torch.randint(0, 9, (len(index), 1))
     with torch.no_grad():
+        monkeypatch.setattr(coverage, "ROOM", 1e9)
+        assert len(coverage.plan(memory, Packing.of(lengths))[0]) == 1
         whole = decoder.hidden(tokens, index, memory, Packing.of(lengths))
         monkeypatch.setattr(coverage, "PAIRS", 1)
+        assert len(coverage.plan(memory, Packing.of(lengths))[0]) == 2
         parts = decoder.hidden(tokens, index, memory, Packing.of(lengths))
     torch.testing.assert_close(whole, parts)

@@ -15,6 +15,7 @@ from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Alternative, Result, Symbol
 from gryphone.recognition.rows import (
     IN_PARTS,
+    MOST,
     MUCH,
     NONE,
     REACH,
@@ -187,9 +188,41 @@ def test_a_watch_sees_the_whole_and_stops_the_parts(recognizer: Recognizer) -> N
     assert shown == {stopped.latex} == {first.latex}
 
 
+def test_nothing_is_read_in_parts_after_a_stop(shipped: Recognizer) -> None:
+    seen = []
+
+    def watch(step: Step) -> bool:
+        seen.append(step.look)
+        return step.look == 1
+
+    stopped = shipped.recognize(row(SUM), on_step=watch)
+    assert {*seen} == {1} and not stopped.in_parts
+
+
+def test_what_is_no_row_is_not_read_in_parts(recognizer: Recognizer) -> None:
+    assert not looks_at(recognizer, row("1" * (MOST + 1)))
+
+
 def test_a_lock_in_a_finished_row_keeps_the_rest(shipped: Recognizer) -> None:
     session = shipped.session(gestures=False)
     session.add(*row(SUM).strokes)
-    assert session.finish().latex == SUM
+    first = session.finish()
+    assert first.latex == SUM and first.in_parts
+    assert first.n_best[0].weight > 0.5
     session.lock(48, "2")
-    assert session.finish().latex == f"{SUM[:-1]}2"
+    second = session.finish()
+    assert second.latex == f"{SUM[:-1]}2"
+    assert [s.confidence for s in second.symbols] == [s.confidence for s in first.symbols[:48]] + [
+        1
+    ]
+    assert first.confidence < second.confidence < 0.98
+
+
+def test_a_row_longer_than_a_canvas_is_locked_and_asked_again(shipped: Recognizer) -> None:
+    ink = row("1+1-1=" * 26 + "1+1")
+    session = shipped.session(gestures=False)
+    session.add(*ink.strokes)
+    assert len(session.finish().symbols) > 150
+    session.lock(3, "2")
+    assert session.finish().symbols[3].symbol == "2"
+    assert shipped.recognize(ink, remask=[3]).latex

@@ -44,7 +44,7 @@ def smear_of(dark: Grey, symbol: float) -> tuple[float, float]:
     """The direction in radians and the length in pixels of what smeared a picture."""
     longest = max(LONGEST * symbol, SHORTEST + 1)
     reach = int(longest + BEND) + 4
-    size = [quick_size(side + reach) for side in dark.shape]
+    size = [quick_size(max(side, reach + 1) + reach) for side in dark.shape]
     power = np.abs(np.fft.rfft2(dark.astype(np.float64), size)) ** 2
     alike = np.roll(np.fft.irfft2(power, size), (reach, reach), (0, 1))
     alike = alike[: 2 * reach + 1, : 2 * reach + 1] / alike[reach, reach]

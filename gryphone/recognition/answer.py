@@ -27,7 +27,7 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.otherwise import notes_of, readings, surer
 from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
-from gryphone.recognition.rows import LONG, MUCH, NONE, ROW, UNSURE, in_parts
+from gryphone.recognition.rows import LONG, MOST, MUCH, NONE, ROW, UNSURE, in_parts
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID, spans, spell
 
 INKLESS = (EMPTY, "&", r"\\")
@@ -72,7 +72,9 @@ def prepare(batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = 
     if ask.remask and ask.given is None:
         quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None, as_written=False)
         plain = replace(quiet, remask=(), lock={}, n_best=1, samples=1)
-        first = prepare(batch, index, plain)
+        first = replace(
+            prepare(batch, index, plain), parts=False
+        )  # of one look, which is asked again
         given = answer_together([first], time.perf_counter(), half_of(deadline))[0]
         ask = replace(ask, given=given)
     fixed = constraint_of(batch, index, ask, deadline) if ask.constrained else None
@@ -99,9 +101,11 @@ def answer_together(
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
+    stopped: set[int] = set()
+    watched = [_noting(question, place, stopped) for place, question in enumerate(questions)]
     votes = [
         Vote.of(question, decodes)
-        for question, decodes in zip(questions, refine_all(questions, deadline), strict=True)
+        for question, decodes in zip(questions, refine_all(watched, deadline), strict=True)
     ]
     strokes = _strokes(votes)
     boxes = stroke_boxes([question.ink.strokes for question in questions])
@@ -110,9 +114,11 @@ def answer_together(
         _result(*each) for each in zip(votes, weigh(votes), strokes, boxes, drawn, strict=True)
     ]
     if deadline is None:
-        found = [_in_parts(*pair) for pair in zip(questions, found, strict=True)]
-    if otherwise and deadline is None:
-        found = _in_doubt(questions, found)
+        for i, question in enumerate(questions):
+            if i not in stopped:
+                found[i] = _in_parts(question, found[i])
+                if otherwise:
+                    found[i] = _in_doubt(question, found[i])
     found = _as_written(questions, found, deadline)
     found = [_boxed(r) if q.ask.boxed else r for q, r in zip(questions, found, strict=True)]
     seconds = (time.perf_counter() - began) / len(questions)
@@ -141,29 +147,45 @@ def _boxed(result: Result) -> Result:
     return result if said == result.warnings else replace(result, warnings=said).boxed()
 
 
-def _in_doubt(questions: Sequence[Question], results: Sequence[Result]) -> list[Result]:
-    """The answers; those about doubtful pictures exchanged for surer ones of other readings."""
-    found = list(results)
-    for i, (question, first) in enumerate(zip(questions, results, strict=True)):
-        batch, ask = question.batch, question.ask
-        given = batch.inputs[question.index]
-        others = readings(given, first) if given.retraced and not ask.constrained else ()
-        if not others:
-            continue
-        inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
-        again = EncodedBatch.of(batch.network, inputs)
-        later = replace(ask, on_step=_later(ask.on_step), as_written=False)
-        asked = [Question(again, place, later) for place in range(len(inputs))]
-        answers = answer_together(asked, time.perf_counter(), otherwise=False)
-        pairs = list(zip(others, answers, strict=False))
-        found[i] = surer(first, pairs, answers[len(others) :], given.ink)
-    return found
+def _noting(question: Question, place: int, stopped: set[int]) -> Question:
+    """The same question; noted where its watch stops it, since nothing more is wanted then."""
+    watch = question.ask.on_step
+    if watch is None:
+        return question
+
+    def see(step: Step) -> bool:
+        done = bool(watch(step))
+        if done:
+            stopped.add(place)
+        return done
+
+    return replace(question, ask=replace(question.ask, on_step=see))
+
+
+def _in_doubt(question: Question, first: Result) -> Result:
+    """The answer; one about a doubtful picture exchanged for a surer one of another reading."""
+    batch, ask = question.batch, question.ask
+    given = batch.inputs[question.index]
+    others = readings(given, first) if given.retraced and not ask.constrained else ()
+    if not others:
+        return first
+    inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
+    again = EncodedBatch.of(batch.network, inputs)
+    later = replace(ask, on_step=_later(ask.on_step), as_written=False)
+    asked = [
+        Question(again, place, later, parts=place < len(others)) for place in range(len(inputs))
+    ]
+    answers = answer_together(asked, time.perf_counter(), otherwise=False)
+    pairs = list(zip(others, answers, strict=False))
+    return surer(first, pairs, answers[len(others) :], given.ink)
 
 
 def _in_parts(question: Question, first: Result) -> Result:
     """The answer, or a surer one about a long row that is put together from its parts."""
     batch, ask, ink = question.batch, question.ask, question.ink
-    if len(ink.strokes) <= ROW or first.confidence >= UNSURE or ask.constrained or ask.plain:
+    if not ROW < len(ink.strokes) <= MOST or first.confidence >= UNSURE:
+        return first
+    if ask.constrained or ask.plain:
         return first
     network = batch.network
     rows = network.checkpoint.config.kind == "diffusion" and network.tokenizer.scheme == "sat"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -182,7 +182,8 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     page = Paper(given)
     runs = check_lines(page.runs(), given.ink.id)
     every, frames = to_read(page, runs)
-    read = dict(zip(map(_key, every), read_all(network, page, every, ask), strict=True))
+    lone = {_key(strip) for run in runs for strip in run}
+    read = dict(zip(map(_key, every), read_all(network, page, every, ask, lone), strict=True))
     for key, frame in frames.items():
         put = frame.result([read[_key(part)] for part in frame.parts])
         if put.confidence > read[key].confidence:
@@ -448,14 +449,26 @@ def put_together(pieces: Sequence[Result | str]) -> Result:
     )
 
 
-def read_all(network: Network, page: Paper, strips: Sequence[Strip], ask: Ask) -> list[Result]:
-    """All parts of a page read together, their strokes numbered as the page's."""
+def read_all(
+    network: Network,
+    page: Paper,
+    strips: Sequence[Strip],
+    ask: Ask,
+    rows: Collection[tuple[int, ...]] | None = None,
+) -> list[Result]:
+    """All parts of a page read together, their strokes numbered as the page's.
+
+    `rows`: what may be one long row, and is read in parts in doubt; without it, all may.
+    """
     size = max(1, network.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
     found: list[Result] = []
     for begin in range(0, len(strips), size):
         some = strips[begin : begin + size]
         batch = EncodedBatch.of(network, [page.given.part(strip) for strip in some])
-        asked = [prepare(batch, index, ask) for index in range(len(some))]
+        asked = [
+            replace(prepare(batch, index, ask), parts=rows is None or _key(strip) in rows)
+            for index, strip in enumerate(some)
+        ]
         for strip, result in zip(
             some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True
         ):

@@ -36,8 +36,8 @@ class Step:
     rows: tuple[tuple[str, ...], ...]  # (symbol, modifier) of each position
     masked: tuple[int, ...]  # positions that were hidden from this step
     sample: int = 0  # which of the independent decodes
-    # The first or the second one; from OTHER on, of a doubtful picture read in other ways: turned,
-    # or without some of its ink, all of them together.
+    # The first or the second one; from OTHER on, of what is doubtful read in other ways: a picture
+    # turned, or without some of its ink, or a long row in parts, all of them together.
     look: int = 1
 
     def to_dict(self) -> dict[str, Any]:

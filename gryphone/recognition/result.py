@@ -71,6 +71,7 @@ class Result:
     ids: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64), compare=False)
     as_written: str | None = None  # LaTeX, where it was asked: what the ink of each letter says
     ink: tuple[np.ndarray, ...] = field(default=(), compare=False)  # its strokes, (points, 2) each
+    in_parts: bool = False  # a long row that was put together: no single look has its positions
 
     def __repr__(self) -> str:
         noted = f", warnings={self.warnings!r}" if self.warnings else ""

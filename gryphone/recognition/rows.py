@@ -30,6 +30,7 @@ SURER = math.log(2)  # by how much less doubt there must be about the symbols of
 SIZES = ((30, 12), (38, 20))
 REACH = 4  # strokes by which a part may be longer or shorter, to end at more room
 ROW = SIZES[0][0] + REACH  # strokes that are one part
+MOST = 240  # strokes of a row, which then take some seconds; more is a page, or no writing
 WIDE = 0.6  # usual strokes of room: more is not better
 FARTHER = 0.03  # room that a cut is worth less for each stroke that it is off
 LEAST = 1e-3  # confidence that counts as none
@@ -197,31 +198,37 @@ def as_result(symbols: Sequence[Symbol], first: Result, tokenizer: Tokenizer, as
     longer = longer and (doubt <= other or len(first.symbols) >= LOSING)
     if not longer and doubt > other - SURER:
         return first
+    if not ask.boxes:
+        symbols = [replace(s, box=None, strokes=()) for s in symbols]
+    row = spelt(symbols, first, tokenizer)
+    others = [a for a in first.n_best if a.latex != row.latex][: ask.n_best - 1]
+    worse = math.exp(min(0.0, doubt - other))  # than the row, by what was compared
+    weights = [1.0, *(a.weight * worse for a in others)]
+    ranked = zip([row.latex, *(a.latex for a in others)], weights, strict=True)
+    said = [note for note in first.warnings if note not in (MUCH, NONE)]
+    return replace(
+        row,
+        n_best=tuple(Alternative(text, weight / sum(weights)) for text, weight in ranked),
+        warnings=(*said, *([IN_PARTS] if row.confidence < DOUBTFUL else ())),
+    )
+
+
+def spelt(symbols: Sequence[Symbol], like: Result, tokenizer: Tokenizer) -> Result:
+    """An answer of these symbols, as sure as all of them are; the rest is as in another one."""
     rows = [(s.symbol, s.modifier) for s in symbols]
     names, tokens = tokenizer.vocabularies, tokenizer.join(rows)
     latex, starts = spell(tokens)
     marked = spans(tokens, starts, tokenizer.places(rows))
-    sure = math.prod(s.confidence for s in symbols)
-    placed = tuple(
-        replace(s, position=i, span=span)
-        if ask.boxes
-        else replace(s, position=i, span=span, box=None, strokes=())
-        for i, (s, span) in enumerate(zip(symbols, marked, strict=True))
-    )
-    others = [a for a in first.n_best if a.latex != latex][: ask.n_best - 1]
-    weights = [sure, *(a.weight * first.confidence for a in others)]
-    ranked = zip([latex, *(a.latex for a in others)], weights, strict=True)
-    total = max(sum(weights), 1e-12)
-    said = [note for note in first.warnings if note not in (MUCH, NONE)]
+    placed = enumerate(zip(symbols, marked, strict=True))
     return replace(
-        first,
+        like,
         latex=latex,
         tokens=tuple(tokens),
-        confidence=sure,
-        symbols=placed,
-        n_best=tuple(Alternative(text, weight / total) for text, weight in ranked),
-        warnings=(*said, *([IN_PARTS] if sure < DOUBTFUL else ())),
+        confidence=math.prod(s.confidence for s in symbols),
+        symbols=tuple(replace(s, position=i, span=span) for i, (s, span) in placed),
+        n_best=(Alternative(latex, 1.0),),
         ids=np.array([[v.id(each) for v, each in zip(names, row, strict=True)] for row in rows]),
+        in_parts=True,
     )
 
 

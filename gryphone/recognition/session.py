@@ -24,7 +24,7 @@ from gryphone.recognition.constraints import token_id
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.question import Ask
 from gryphone.recognition.result import Result, Symbol
-from gryphone.recognition.rows import ROW
+from gryphone.recognition.rows import spelt
 
 NEAR = 0.3  # usual strokes: ink that close may be of the same symbol
 SURE = 0.95  # of another symbol: what has settled gives way
@@ -150,9 +150,16 @@ class Live:
         lock = {s.position: k.symbol for s, k in self._matched(found) if k.locked}
         if all(found.symbols[place].symbol == name for place, name in lock.items()):
             return found
-        # Only a row that was put together has its positions.
-        given = found if len(self.strokes) > ROW else None
-        return answer(batch, 0, replace(ask, lock=lock, given=given), began)
+        if found.in_parts:
+            network = batch.network
+            symbols = [
+                replace(s, symbol=lock[s.position], confidence=1.0) if s.position in lock else s
+                for s in found.symbols
+            ]
+            row = spelt(symbols, found, network.tokenizer)
+            if network.grammar.accepts(row.ids):
+                return row
+        return answer(batch, 0, replace(ask, lock=lock), began)
 
     def _followed(self, batch: EncodedBatch, ask: Ask) -> Result:
         """One step about everything, and one about what is new, around what has settled."""

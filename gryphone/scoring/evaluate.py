@@ -257,11 +257,11 @@ def read_window(
     for place, decodes in decode_all(recognizer, window, ask):
         answers[place] = tuple(" ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes)
         passes += sum(d.passes for d in decodes)
-    whole = None if ask.plain else replace(ask, n_best=1, samples=1, boxes=False)
-    for place, item in enumerate(window):  # long rows, which an answer may join from their parts
-        if whole and item.input is not None and len(item.input.ink.strokes) > ROW:
-            first = recognizer.recognize(item.input, ask=whole)
-            answers[place] = (" ".join(first.tokens), *answers[place][1:])
+    if not ask.plain and ask.decodes == 1:
+        for place, item in enumerate(window):  # an answer may join long rows from their parts
+            if item.input is not None and len(item.input.ink.strokes) > ROW:
+                first = recognizer.recognize(item.input, ask=replace(ask, boxes=False))
+                answers[place] = (" ".join(first.tokens),)
     return answers, passes
 
 

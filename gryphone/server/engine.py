@@ -24,6 +24,7 @@ from gryphone.recognition.page import PageResult
 from gryphone.recognition.question import AUTO_STEPS, Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result
+from gryphone.recognition.rows import ROW
 from gryphone.server.problems import Problem, log, traceback_text
 from gryphone.server.settings import Settings
 from gryphone.server.telemetry import Metrics, give_back_memory
@@ -293,7 +294,8 @@ class Engine:
 
         if job.cost > HEAVY:
             return replace(job.ask, on_step=watch)
-        watched = job.emit is not None or job.ask.work > AUTO_STEPS
+        long = len(job.input.ink.strokes) > ROW  # and may be read in parts
+        watched = job.emit is not None or job.ask.work > AUTO_STEPS or long
         return replace(job.ask, on_step=job.watch if watched else None)
 
     def _answer_in_time(self, job: Job, seen: Encoded) -> None:

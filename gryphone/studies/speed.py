@@ -156,6 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
             counted = [(one, symbols_of(truth)) for one, truth in inks]
             for arm, folder in named_weights(options.rivals).items():
                 rows += compare(load(folder, options.device), arm, counted, device)
+                path.write_text(json.dumps(rows, indent=1) + "\n")  # a lent machine may end
         else:
             recognizer = load(options.weights, options.device)
             rows = measure(recognizer, [one for one, _ in inks], options.steps)
