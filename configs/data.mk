@@ -24,7 +24,7 @@ stores = $(foreach name,$(1),$(P)/$(name).parquet)
 
 rivals: $(call stores,$(sets) offhme valid-2023-scans) $(P)/glyphs.npz
 release: rivals $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
-  $(call stores,train-lone train-beginnings train-rows train-dirty offhme-dirty train-takes \
+  $(call stores,train-lone train-letters-pairs train-beginnings train-rows train-dirty offhme-dirty train-takes \
   offhme-takes synth-photo lone-2023 prefix-2023 rows scans-dirty letters-lone letters-pairs \
   hands-letters)
 

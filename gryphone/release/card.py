@@ -223,7 +223,7 @@ def architecture(weights: Path) -> str:
         f"blocks over at most {c.length} tokens, symbol-aware tokens ({symbols} symbols, "
         f"{modifiers} modifiers). Ink is scaled so that its typical stroke is "
         f"{c.canvas.stroke:.0f} pixels long. The last run: {training.get('minutes', 0):.1f} "
-        f"minutes of one H200, {training.get('samples', 0) / 1e6:.1f} million samples."
+        f"minutes, {training.get('samples', 0):,} samples."
     )
 
 

@@ -28,6 +28,8 @@ DATA = (
     "OffRaSHME 2020 photographs and their symbol boxes, traced (CC BY-NC-SA 3.0)",
     "Detexify symbol strokes (ODbL)",
     "handwriting fonts of Google Fonts, traced (OFL, Apache)",
+    "isolated letters of UNIPEN (CC BY 4.0; its CD-ROM says for research), DigiLeTs and Chars74K "
+    "(published for research)",
     "formulas of arXiv papers and public label lists, text only",
 )
 
