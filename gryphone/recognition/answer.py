@@ -72,9 +72,7 @@ def prepare(batch: EncodedBatch, index: int, ask: Ask, deadline: float | None = 
     if ask.remask and ask.given is None:
         quiet = replace(ask, on_step=None, boxes=False, deadline_ms=None, as_written=False)
         plain = replace(quiet, remask=(), lock={}, n_best=1, samples=1)
-        first = replace(
-            prepare(batch, index, plain), parts=False
-        )  # of one look, which is asked again
+        first = replace(prepare(batch, index, plain), parts=False)  # one look: it is asked again
         given = answer_together([first], time.perf_counter(), half_of(deadline))[0]
         ask = replace(ask, given=given)
     fixed = constraint_of(batch, index, ask, deadline) if ask.constrained else None
