@@ -1,13 +1,15 @@
 # What the configs train and validate on, made from ../shared/data: `make -f configs/data.mk -j2 rivals`
-# (scratch, sat-rmml, paper-here, baselines), `release` (mixture, with its pictures) or `pieces`, which
-# takes eight minutes of a core. What is there already is not made again. The synthesiser's files take half an hour, a traced picture 0.1 to 0.2 s
-# of a core: `release` has some 60,000 with TAKES=1. Needs TeX: texlive-latex-base,
-# texlive-latex-recommended.
+# (scratch, sat-rmml, paper-here, baselines), `release` (mixture, with its pictures), `two-cores` or
+# `pieces`, which takes eight minutes of a core. What is there already is not made again. The
+# synthesiser's files take half an hour (FORMULAS=60000, enough for a CPU: five minutes), a traced
+# picture 0.03 to 0.1 s of a core: `release` has some 60,000 with TAKES=1. Needs TeX:
+# texlive-latex-base, texlive-latex-recommended.
 BIN ?= .venv/bin
 DATA ?= ../shared/data
 P ?= packed
 WORKERS ?= 1
 TAKES ?= 1
+FORMULAS ?= 435000
 
 gryphone := $(BIN)/gryphone
 pack := $(gryphone) data pack
@@ -20,7 +22,7 @@ sets = train artificial-cut artificial-latex valid-2013 valid-2023 test-2014
 stores = $(foreach name,$(1),$(P)/$(name).parquet)
 
 .DELETE_ON_ERROR:
-.PHONY: rivals release pieces
+.PHONY: rivals release pieces two-cores
 
 rivals: $(call stores,$(sets) offhme valid-2023-scans) $(P)/glyphs.npz
 release: rivals $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
@@ -31,6 +33,8 @@ release: rivals $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-l
 pieces: $(call stores,train artificial-cut artificial-latex offhme train-beginnings train-lone \
   train-letters-lone train-letters-pairs valid-2013 valid-2023 valid-2023-scans lone-2023 \
   prefix-2023 letters-lone letters-pairs)
+two-cores: pieces $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
+  $(call stores,train-takes train-dirty train-struck train-struck-takes train-rows)
 
 $(P):
 	mkdir -p $@
@@ -45,7 +49,7 @@ $(P)/valid-2023-scans.parquet: | $(P)
 
 # Glyphs, layouts and tokenizer come together; the bank stands for all of them.
 $(P)/glyphs.npz: $(call stores,train artificial-cut artificial-latex offhme)
-	$(gryphone) synth build $(DATA) $(P)
+	$(gryphone) synth build $(DATA) $(P) --count $(FORMULAS)
 $(P)/glyphs-letters.npz: $(P)/glyphs.npz
 	$(gryphone) synth letters $< $(DATA)/letters --out $@
 $(P)/layouts-plain.npz: $(P)/glyphs.npz
@@ -60,6 +64,8 @@ $(P)/train-beginnings.parquet: | $(P)
 	$(pack) $(crohme)/train.tar.xz --pieces beginnings:4 --out $@
 $(P)/train-rows.parquet: $(P)/train.parquet
 	$(pack) $< --pieces rows:2000:40 --seed 1 --out $@
+$(P)/train-struck.parquet: $(P)/train.parquet
+	$(pack) $< --pieces struck:6000 --seed 2 --out $@
 $(P)/lone-2023.parquet: | $(P)
 	$(pack) $(crohme)/valid-2023.tar.xz --pieces lone:8 --out $@
 $(P)/prefix-2023.parquet: | $(P)
@@ -70,6 +76,8 @@ $(P)/rows.parquet: | $(P)
 # Pictures: clean ones, and most of the others under dirt or a condition.
 $(P)/train-takes.parquet: $(P)/train.parquet
 	$(pack) $< --photograph 100 --takes $(TAKES) --workers $(WORKERS) --out $@
+$(P)/train-struck-takes.parquet: $(P)/train-struck.parquet
+	$(pack) $< --photograph 300 --workers $(WORKERS) --out $@
 $(P)/offhme-takes.parquet: | $(P)
 	$(traced) --retake 1 --takes $(TAKES) --workers $(WORKERS) --out $@
 $(P)/train-dirty.parquet: $(P)/train.parquet

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -23,6 +24,7 @@ class Page:
     specks: int = 0
     rules: int = 0  # distance of ruled lines; 0 for none
     grid: bool = False  # ruled both ways
+    dots: int = 0  # so large, where lines both ways would cross, instead of these
     rule_ink: tuple[int, int, int] = (120, 150, 210)
     rotate: float = 0.0  # degrees
     seed: int = 0
@@ -81,7 +83,9 @@ def _cover(
 def _rules(page: Page, size: tuple[int, int]) -> np.ndarray:
     """Ruled or squared paper, (H, W), 0 to 1."""
     lines = np.zeros((size[1], size[0]), dtype=np.float32)
-    if page.rules:
+    for down, right in product(range(page.dots), repeat=2):
+        lines[page.rules // 2 + down :: page.rules, page.rules // 2 + right :: page.rules] = 1
+    if page.rules and not page.dots:
         for offset in (0, 1):
             lines[page.rules // 2 + offset :: page.rules] = 1
             if page.grid:

@@ -118,6 +118,12 @@ def test_a_line_that_climbs_is_rather_one_than_two() -> None:
     stairs = [*at("x+1", 0, 0), *at("n-1", 38, 13)]
     assert odds(stairs) == [-4.0]
     assert odds([*at("x+1", 0, 0), *at("n-1", 20, 13)])[0] > -4
+    # Nor is it two for a dot over its end that was taken for the beginning's.
+    dot = np.array([[40.0, 10.0], [41.0, 10.5]])
+    boxes = Boxes([*stairs, dot])
+    beginning = np.array([*range(len(at("x+1", 0, 0))), len(stairs)])
+    end = np.setdiff1d(np.arange(len(stairs)), beginning)
+    assert cut_odds(boxes, beginning, end) == -4.0
 
 
 def test_doubt_grows_as_the_paper_between_two_lines_shrinks() -> None:

@@ -305,6 +305,10 @@ def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     assert hint.warnings == ("something may be crossed out; without it this is x2",)
     # The rest cannot be read without it.
     assert surer(first, [(reading, result("x2", 0.3))], [result("0", 0.5)], given.ink) == first
+    # The network has passed over it by itself, sure or not.
+    passed = result("x2", 0.97)
+    best = surer(passed, [(reading, result("x2", 0.9))], [result(r"\phi", 0.95)], given.ink)
+    assert best.latex == "x2" and best.warnings == (OUT,)
 
 
 def test_the_last_symbol_is_struck_out_sooner_than_one_inside() -> None:

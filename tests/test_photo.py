@@ -27,7 +27,7 @@ from gryphone.ink import Ink
 from gryphone.photo.binarize import Levels, ink_mask, parts_of, pen_width, pieces, without_dust
 from gryphone.photo.decode import open_picture
 from gryphone.photo.image import read_image, trace_twice
-from gryphone.photo.rules import _long_runs
+from gryphone.photo.rules import _long_runs, without_dots, without_rules
 from gryphone.photo.sheet import find_sheet
 from gryphone.photo.skeleton import TOLERANCE, blurred, nearest, places_of, smooth, thinned
 from gryphone.photo.trace import trace
@@ -201,6 +201,8 @@ PAPERS = {
     "ruled": Page(rules=40),
     "squared": Page(rules=36, grid=True, rule_ink=(150, 190, 220)),
     "dark rules": Page(rules=60, rule_ink=(60, 60, 60)),
+    "dotted": Page(rules=30, dots=4, rule_ink=(110, 110, 120)),
+    "dotted, askew": Page(rules=45, dots=4, rule_ink=(110, 110, 120), rotate=1.5),
     "no margin": Page(margin=3),
 }
 
@@ -208,8 +210,38 @@ PAPERS = {
 @pytest.mark.parametrize("name", PAPERS)
 def test_paper(name: str) -> None:
     ink = row("x+1=2")
-    traced = read_image(draw_page(ink.strokes, PAPERS[name]))
-    assert distance(traced, ink) < (0.035 if "rule" in name or name == "squared" else 0.025)
+    page = PAPERS[name]
+    traced = read_image(draw_page(ink.strokes, page))
+    if page.rotate:  # the same without what is printed
+        ink = read_image(draw_page(ink.strokes, replace(page, rules=0, dots=0)))
+    assert distance(traced, ink) < (0.035 if page.rules else 0.025)
+
+
+def test_a_line_that_comes_and_goes_is_still_printed() -> None:
+    """Short pieces between long ones, and a line of short ones where another is to be expected."""
+    dark = np.zeros((300, 600), dtype=np.float32)
+    across = np.arange(600) % 42
+    for number, height in enumerate(range(20, 290, 30)):
+        broken = across % 14 < 8 if number == 4 else (across < 30) | ((across > 31) & (across < 40))
+        dark[height, broken] = 0.25
+    dark[60:195, 300:304] = 0.6
+    rest = without_rules(dark, dark > 0.1, Levels(0.6, 0.1))
+    assert (rest[60:195, 300:304] == 0.6).all()
+    rest[60:195, 298:306] = 0
+    assert not rest.any()
+
+
+def test_dots_that_a_pen_made_stay() -> None:
+    """Few of them, or many without order: none was printed."""
+    generator = np.random.default_rng(0)
+    mask = np.zeros((200, 600), dtype=bool)
+    mask[50:150, 300:304] = True
+    for x, y in generator.integers((0, 0), (590, 190), (40, 2)):
+        mask[y : y + 3, x : x + 3] = True
+    parts = parts_of(mask, mask.astype(np.float32))
+    every = parts.area > 0
+    every[0] = False
+    assert np.array_equal(without_dots(parts, every, 4.0, 100.0), every)
 
 
 def test_a_fraction_bar_across_the_page_is_no_ruled_line() -> None:

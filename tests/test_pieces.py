@@ -14,7 +14,14 @@ from paper import Page, draw_page
 from PIL import Image
 from test_synth import BOX, bank_of, row_layout, tokenizer_of
 
-from gryphone.data.pieces import beginnings, lone_label, lone_symbols, read_pieces, rows
+from gryphone.data.pieces import (
+    beginnings,
+    lone_label,
+    lone_symbols,
+    read_pieces,
+    rows,
+    struck_out,
+)
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
 from gryphone.ink import Ink
@@ -153,6 +160,28 @@ def test_rows_are_of_one_writer_on_one_line() -> None:
         assert spelt == sample.label.split()
     with pytest.raises(DataError, match="no writer has enough"):
         [*rows(samples(*inks), 1, 500, 0)]
+
+
+def test_struck_out_symbols_are_ink_that_no_label_has() -> None:
+    inks = [row(text, id=text, seed=seed) for seed in (1, 2) for text in ("x+1=2", "n-1")]
+    made = [*struck_out(samples(*inks), 30, 0)]
+    assert [s.id for s in made] == [f"struck-{i}" for i in range(30)]
+    places = set()
+    for sample in made:
+        ink, label = sample.ink, sample.label.split()
+        owned = {s for g in ink.glyphs for s in g.strokes}
+        wrong = [s for i, s in enumerate(ink.strokes) if i not in owned]
+        assert [g.label for g in ink.glyphs] == label and len(wrong) >= 2
+        reach = [np.concatenate([ink.strokes[s] for s in g.strokes]) for g in ink.glyphs]
+        left, right = (np.array([f(p[:, 0]) for p in reach]) for f in (np.min, np.max))
+        assert (np.diff(left) > 0).all()  # what was behind it has made room
+        middle = np.concatenate(wrong)[:, 0].mean()
+        assert not ((left < middle) & (middle < right)).any()
+        places.add((middle > left).sum() * 2 // len(left))
+    assert places == {0, 1, 2}  # before, in and behind the formula
+    alone = replace(row("x+1"), writer=None)
+    with pytest.raises(DataError, match="no ink says who wrote it"):
+        [*struck_out(samples(alone), 1, 0)]
 
 
 def test_pieces_by_name(tmp_path: Path) -> None:

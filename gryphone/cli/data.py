@@ -63,7 +63,8 @@ def pack(
         str | None,
         typer.Option(
             help="Pack pieces of the inks: lone:MOST of each symbol, beginnings:MOST of each ink, "
-            "or rows:COUNT:LEAST, formulas side by side of so many tokens."
+            "rows:COUNT:LEAST, formulas side by side of so many tokens, or struck:COUNT, inks with "
+            "something struck out."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Which --pieces.")] = 0,

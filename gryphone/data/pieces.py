@@ -2,11 +2,12 @@
 
 Lone symbols are glyphs cut out by their segmentation. Beginnings end where a symbol does, in the
 order in which the pen wrote (see gryphone/latex/unfinished.py for their labels). Rows put formulas
-of one writer side by side, at one size and on one line.
+of one writer side by side, at one size and on one line. Struck-out inks have a symbol or two too
+much, with lines through them: the label does not have those.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -15,7 +16,7 @@ import numpy as np
 from gryphone.data.align import SPELLINGS, Agreement, align
 from gryphone.data.samples import Sample, Samples, Unreadable
 from gryphone.errors import DataError, GryphoneError
-from gryphone.ink import Glyph, Ink, Stroke, typical_stroke
+from gryphone.ink import Glyph, Ink, Stroke, in_order, typical_stroke
 from gryphone.latex.normalize import normalize
 from gryphone.latex.unfinished import unfinished
 from gryphone.latex.validity import is_valid
@@ -126,14 +127,7 @@ def _cuts(whole: _Whole) -> Iterator[tuple[int, int, str]]:
 
 def rows(samples: Iterable[Sample | Unreadable], count: int, least: int, seed: int) -> Samples:
     """`count` rows of `least` tokens or more, of formulas by one writer each."""
-    by_writer: dict[str, list[_Piece]] = defaultdict(list)
-    for sample in samples:
-        whole = _whole(sample)
-        if isinstance(whole, Unreadable):
-            yield whole
-        else:
-            by_writer[whole.ink.writer or ""].append(_piece(whole))
-    by_writer.pop("", None)  # of whom nobody knows whether they are one
+    by_writer = yield from _by_writer(samples)
     able = [p for p in by_writer.values() if sum(len(x.tokens) for x in p) > least and len(p) > 2]
     if not able:
         raise DataError("no writer has enough formulas for one row; lower the least tokens")
@@ -150,6 +144,99 @@ def rows(samples: Iterable[Sample | Unreadable], count: int, least: int, seed: i
         if made == count:
             return
     raise DataError(f"only {made} of {count} rows came out; lower their number or length")
+
+
+def _by_writer(
+    samples: Iterable[Sample | Unreadable],
+) -> Generator[Unreadable, None, dict[str, list["_Piece"]]]:
+    """The formulas of each writer; yields what cannot be used."""
+    found: dict[str, list[_Piece]] = defaultdict(list)
+    for sample in samples:
+        whole = _whole(sample)
+        if isinstance(whole, Unreadable):
+            yield whole
+        else:
+            found[whole.ink.writer or ""].append(_piece(whole))
+    found.pop("", None)  # of whom nobody knows whether they are one
+    return found
+
+
+def struck_out(samples: Iterable[Sample | Unreadable], count: int, seed: int) -> Samples:
+    """`count` inks with one or two symbols of their writer too much, struck or scribbled out."""
+    by_writer = yield from _by_writer(samples)
+    if not by_writer:
+        raise DataError("no ink says who wrote it; what is struck out comes from its writer")
+    draw, generator = Random(seed), np.random.default_rng(seed)
+    writers = sorted(by_writer)
+    weights = [len(by_writer[w]) ** 0.5 for w in writers]
+    for number in range(count):
+        pieces = by_writer[draw.choices(writers, weights)[0]]
+        ink = _with_struck(draw.choice(pieces), pieces, draw, generator)
+        name = f"struck-{number}"
+        yield Sample(name, "struck", ink.label, ink=replace(ink, id=name))
+
+
+def _with_struck(
+    piece: "_Piece", pieces: Sequence["_Piece"], draw: Random, generator: np.random.Generator
+) -> Ink:
+    """A formula with something struck out before, in or behind it."""
+    wrong: list[Stroke] = []
+    for _ in range(draw.choice((1, 1, 2))):
+        drawn = _some_glyph(pieces, draw)
+        reach = max((float(s[:, 0].max()) for s in wrong), default=0.0)
+        gap = reach + 0.15 * bool(wrong) - min(float(s[:, 0].min()) for s in drawn)
+        wrong += [s + np.array([gap, 0.0]) for s in drawn]
+    points = np.concatenate(wrong)
+    wide, room = float(np.ptp(points[:, 0])), generator.uniform(0.15, 0.6, 2)
+    left, right = (np.array([f(s[:, 0]) for s in piece.strokes]) for f in (np.min, np.max))
+    _, reached, gaps = in_order(left, right)
+    last = float(reached[-1])
+    inside = [*reached[:-1][gaps > 0.1].tolist(), last]
+    cut = draw.choice((-np.inf, last, draw.choice(inside)))  # before it, behind it or in it
+    start = float(left.min()) - wide - room[0] if cut == -np.inf else cut + room[0]
+    later = (left > cut) & (cut > -np.inf)
+    shift = (wide + float(room.sum())) * later
+    strokes = [s + np.array([x, 0.0]) for s, x in zip(piece.strokes, shift, strict=True)]
+    wrong = [s + np.array([start, generator.normal(0, 0.08)]) for s in wrong]
+    wrong += _lines_through(np.concatenate(wrong), draw, generator)
+    return Ink(tuple(strokes + wrong), " ".join(piece.tokens), piece.glyphs, writer=piece.writer)
+
+
+def _some_glyph(pieces: Sequence["_Piece"], draw: Random) -> list[Stroke]:
+    """One of a writer's symbols that is more than a dot, where it stood on the line."""
+    for _ in range(20):
+        piece = draw.choice(pieces)
+        glyph = draw.choice(piece.glyphs)
+        drawn = [piece.strokes[s] for s in glyph.strokes]
+        size = np.ptp(np.concatenate(drawn), axis=0)
+        if 0.5 < size.max() < 2.5:
+            break
+    return drawn
+
+
+def _lines_through(points: Stroke, draw: Random, generator: np.random.Generator) -> list[Stroke]:
+    """One or two lines by hand, or a zigzag, over what they strike out."""
+    beyond = generator.uniform(0.08, 0.35, (2, 2))
+    (x0, y0), (x1, y1) = points.min(0) - beyond[0], points.max(0) + beyond[1]
+    level = (y0 + y1) / 2 + generator.normal(0, 0.08, 2)
+    up, down = [(x0, y1), (x1, y0)], [(x0, y0), (x1, y1)]
+    through = [(x0, level[0]), (x1, level[1])]
+    double = [[(x, y + d) for x, y in through] for d in (-0.1, 0.12)]
+    count = draw.randint(6, 12)
+    zigzag = list(
+        zip(np.linspace(x0, x1, count), [(y0, y1)[k % 2] for k in range(count)], strict=True)
+    )
+    way = draw.choice(([up], [down], [through], [up, down], double, [zigzag], [up], [through]))
+    return [_by_hand(np.array(corners, dtype=np.float64), generator) for corners in way]
+
+
+def _by_hand(corners: Stroke, generator: np.random.Generator) -> Stroke:
+    """From corner to corner with a hand's small errors."""
+    corners = corners + generator.normal(0, 0.04, corners.shape)
+    at = np.linspace(0, len(corners) - 1, 8 * (len(corners) - 1) + 1)
+    line = np.stack([np.interp(at, np.arange(len(corners)), corners[:, k]) for k in (0, 1)], 1)
+    bend = np.cumsum(generator.normal(0, 0.012, line.shape), axis=0)
+    return line + bend
 
 
 @dataclass(frozen=True)
@@ -258,16 +345,17 @@ def _unusable(sample: Sample | Unreadable) -> Iterator[Unreadable]:
 
 
 def read_pieces(text: str, samples: Iterable[Sample | Unreadable], seed: int) -> Samples:
-    """The pieces that `lone:20`, `beginnings:4` or `rows:200:50` ask for."""
+    """The pieces that `lone:20`, `beginnings:4`, `rows:200:50` or `struck:500` ask for."""
     kind, *given = text.split(":")
     wanted: Mapping[str, tuple[Callable[..., Samples], int]] = {
         "lone": (lone_symbols, 1),
         "beginnings": (beginnings, 1),
         "rows": (rows, 2),
+        "struck": (struck_out, 1),
     }
     if kind not in wanted or len(given) != wanted[kind][1] or not all(n.isdigit() for n in given):
         raise DataError(
             f"--pieces {text} is unknown; use lone:MOST (of each symbol), beginnings:MOST (of each "
-            "ink) or rows:COUNT:LEAST (tokens of each)"
+            "ink), rows:COUNT:LEAST (tokens of each) or struck:COUNT"
         )
     return wanted[kind][0](samples, *map(int, given), seed)

@@ -31,7 +31,7 @@ from gryphone.photo.binarize import (
 from gryphone.photo.decode import Grey, Picture, PixelBox, open_picture
 from gryphone.photo.lines import slimmed, without_motion
 from gryphone.photo.marks import STAIN, without_marks, without_stain
-from gryphone.photo.rules import without_rules
+from gryphone.photo.rules import without_dots, without_rules
 from gryphone.photo.sheet import Sheet, find_sheet
 
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
         raise InkError(
             f"{picture.name}: no ink found, only specks; is the page empty or too faint?"
         )
+    keep = without_dots(parts, keep, width, symbol_size(parts.longer[keep], width))
     keep, marks = without_marks(parts, keep, width)
     # What is left is the kept pieces, pixel for pixel: nothing to threshold or label again.
     dark, mask, (left, top) = _kept(dark, parts, keep, width)

@@ -1,19 +1,30 @@
-"""Ruled and squared paper: find the printed lines that cross the whole page and take them out."""
+"""Ruled, squared and dotted paper: find what is printed across the whole page and take it out."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gryphone.ink import Ints
-from gryphone.photo.binarize import Levels, Mask, pieces
+from gryphone.ink import Floats, Ints
+from gryphone.photo.binarize import Levels, Mask, Parts, pieces
 from gryphone.photo.decode import Grey
 
 SPAN = 0.85  # of the page that a printed line crosses
 COVERED = 0.55  # of the page along which it must be visible
 FAINT = 0.6  # of the writing's darkness: a single line across the page that is fainter is printed
 MOST_PIECES = 2000  # level runs on one page; more are a texture
+MOST_MISSING = 5  # times the usual distance, between two lines
+UNEVEN = 0.15  # of that distance, by which it may differ
 MANY = 3  # so many lines across the page are printed however dark; a fraction bar is one
+
+# Dotted paper, and squared paper of which the crossings alone are dark enough to be seen.
+LEAST_DOTS, MOST_DOTS = 10, 80  # that are looked at together
+SPOT = 2.5  # pen widths: the size of a dot
+NEAREST, FARTHEST = 0.15, 4.0  # symbols between two of them
+REGULAR = 0.85  # how well they fit to one distance, across and down: the mean of unit vectors
+OFF = 0.15  # of the distance, by which a dot may be off its place
+ASKEW = 0.05  # radians by which the paper may be turned
 
 
 @dataclass
@@ -23,8 +34,19 @@ class _Chain:
     pieces: list[int]
     left: int
     right: int
-    height: float  # where its right end lies
+    ends: list[tuple[int, float]]  # column and height of both ends of each piece
     covered: int
+
+    @property
+    def height(self) -> float:
+        """Where its right end lies."""
+        return self.ends[-1][1]
+
+    def rows(self, width: int) -> Floats:
+        """Its height in every column (W,), also where no piece of it is visible."""
+        columns, heights = np.array(sorted(self.ends)).T
+        rows: Floats = np.interp(np.arange(width), columns, heights)
+        return rows
 
 
 def without_rules(dark: Grey, mask: Mask, levels: Levels) -> Grey:
@@ -67,6 +89,13 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
         return None
     # Where ink crosses, the column of ink is taller than the line is thick.
     thickness = line.sum() / max(sum(chain.covered for chain in found), 1)
+    # A faint line comes and goes: what is left of it between its pieces is the line's, too.
+    across = sorted((chain.rows(width) for chain in found), key=lambda rows: float(rows.mean()))
+    if tone < FAINT * levels.ink:
+        across += _missing(across)
+    for rows, off in itertools.product(across, (-1, 0, 1)):
+        row = (np.rint(rows).astype(int) + off).clip(0, len(line) - 1)
+        line[row, np.arange(width)] |= mask[row, np.arange(width)]
     tall = max(3, int(1.8 * thickness) + 2)
     half = tall // 2
     ends = (half, tall - 1 - half)
@@ -78,6 +107,64 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     if tone < FAINT * levels.ink:  # a bar that happens to lie on a line is darker than the line
         gone &= dark < (tone + levels.ink) / 2
     return gone
+
+
+def _missing(across: Sequence[Floats]) -> list[Floats]:
+    """Lines (W,) that the writing hides, where the others lie at one distance from each other."""
+    if len(across) < MANY:
+        return []
+    gaps = np.diff([float(rows.mean()) for rows in across])
+    usual = float(np.median(gaps))
+    found = []
+    for (upper, lower), gap in zip(itertools.pairwise(across), gaps.tolist(), strict=True):
+        count = min(round(gap / usual), MOST_MISSING)
+        if count > 1 and abs(gap / count - usual) < UNEVEN * usual:
+            found += [upper + (lower - upper) * k / count for k in range(1, count)]
+    return found
+
+
+def without_dots(parts: Parts, keep: Mask, width: float, symbol: float) -> Mask:
+    """Which of the kept pieces (n + 1,) are no dots of dotted paper."""
+    spots = np.flatnonzero(keep & (parts.longer <= max(3.0, SPOT * width)))
+    places = (parts.boxes[spots, :2] + parts.boxes[spots, 2:]) / 2  # (n, 2)
+    groups = [np.arange(len(spots))]
+    rest = keep.copy()
+    while groups:
+        group = groups.pop()
+        if len(group) > MOST_DOTS:  # in parts, for a camera sees no paper quite evenly
+            across = int(np.argmax(np.ptp(places[group], axis=0)))
+            order = group[np.argsort(places[group, across])]
+            groups += np.array_split(order, 2)
+        elif len(group) >= LEAST_DOTS:
+            rest[spots[group[_regular(places[group], symbol)]]] = False
+    return rest if rest.any() else keep
+
+
+def _regular(places: Floats, symbol: float) -> Mask:
+    """Which dots (n, 2) lie at one distance from each other, across and down; (n,)."""
+    places = places - places.mean(0)
+    extent = float(np.ptp(places, axis=0).max())
+    nearest, farthest = max(NEAREST * symbol, 6.0), FARTHEST * symbol
+    if extent < nearest or farthest < nearest:
+        return np.zeros(len(places), dtype=bool)
+    # So fine that waves stay in step from one end to the other.
+    waves = np.linspace(1 / farthest, 1 / nearest, min(600, int(4 * extent / nearest) + 2))
+    angles = np.linspace(-ASKEW, ASKEW, 2 * min(30, int(ASKEW * extent / (OFF * nearest))) + 1)
+    best, off = REGULAR, np.full(places.shape, OFF)
+    for angle in angles:
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        turned = places @ turn
+        vectors = np.exp(2j * np.pi * waves[:, None, None] * turned).mean(1)  # (waves, 2)
+        fit = np.abs(vectors).min(1)  # of the worse axis
+        # Half the distance fits as well: of waves that fit, the longest counts.
+        good = np.flatnonzero(fit > best)
+        if len(good):
+            near = good[good < good[0] + 3]  # the peak is as wide as that
+            place = near[np.argmax(fit[near])]
+            best = float(fit[place])
+            phase = 2 * np.pi * waves[place] * turned - np.angle(vectors[place])
+            off = np.angle(np.exp(1j * phase)) / (2 * np.pi)
+    return np.asarray((np.abs(off) < OFF).all(1))
 
 
 def _spans(mask: Mask) -> bool:
@@ -128,9 +215,11 @@ def _chains(rows: Ints, columns: Ints, owner: Ints, width: int) -> list[_Chain]:
             if near and (best is None or step < least):
                 best, least = chain, step
         if best is None:
-            chains.append(_Chain([number], left, right, last, right - left))
+            both = [(left, first), (right - 1, last)]
+            chains.append(_Chain([number], left, right, both, right - left))
         else:
             best.pieces.append(number)
             best.covered += right - max(left, best.right)
-            best.right, best.height = max(right, best.right), last
+            best.right = max(right, best.right)
+            best.ends += [(left, first), (right - 1, last)]
     return chains

@@ -43,6 +43,7 @@ FAR = 2.0  # between parts of one formula, however they were written
 # Of paper, at which two lines are as likely as one formula: traced, or written one after the other.
 MIDDLE, MIDDLE_IN_TIME, STEEP = 0.75, 0.35, 4.0  # and by how much the odds grow with it
 HANGING = 3.0  # odds against a line that would be the other half of a fraction,
+SPECK = 0.3  # the size of a dot
 SHORT_LINE = 2.0  # odds against a line of one or two strokes, and
 SMALL_LINE, SMALLER = 1.5, 0.75  # against one that is written smaller, as limits are
 SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
@@ -233,13 +234,18 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
         back = float((lower[None] < upper[:, None]).mean())
         if back > BACK and gap < FAR:
             return -math.inf
-    (left, _, right, _), (begin, _, end, _) = boxes.around(upper), boxes.around(lower)
+    longer = np.maximum(boxes.width, boxes.height)
+    # The dot of an i that hangs on the strip beside it does not lie above the i's own.
+    bodies = (strip[longer[strip] > SPECK] for strip in (upper, lower))
+    (left, _, right, _), (begin, _, end, _) = (
+        boxes.around(body if len(body) else strip)
+        for body, strip in zip(bodies, (upper, lower), strict=True)
+    )
     if max(left, begin) > min(right, end) and gap < APART:
         return -STEEP  # nothing lies above anything: rather one line that climbs
     if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > CRUMBS or gap > FAR):
         return math.inf
     odds = STEEP * (gap - (MIDDLE_IN_TIME if timed else MIDDLE))
-    longer = np.maximum(boxes.width, boxes.height)
     small, large = sorted(float(quantile_of(longer[strip])) for strip in (upper, lower))
     odds -= SMALL_LINE * (small < SMALLER * large)
     odds -= HANGING * (_hangs(boxes, upper, lower, 1) or _hangs(boxes, lower, upper, -1))

@@ -160,6 +160,8 @@ def _wanted(
     if word is None or reading.apart is None:
         return least, max(sure + reading.hint, LEGIBLE)
     if reading.note == OUT:
+        if result.latex == first.latex:  # the network itself has passed over it
+            return LEGIBLE, LEGIBLE
         if is_joined(result):
             return math.inf, math.inf
         # People strike out what they have just written, and no formula misses its last symbol.
