@@ -65,6 +65,7 @@ def same(one: Ink, other: Ink, within: float = 4.0) -> bool:
 @pytest.mark.parametrize(
     ("condition", "note"),
     [
+        ("dotted", None),
         ("boxed", marks.BOXED),
         ("underlined", marks.UNDERLINED),
         ("scribbled-out", marks.SCRIBBLED),

@@ -238,10 +238,8 @@ def test_dots_that_a_pen_made_stay() -> None:
     mask[50:150, 300:304] = True
     for x, y in generator.integers((0, 0), (590, 190), (40, 2)):
         mask[y : y + 3, x : x + 3] = True
-    parts = parts_of(mask, mask.astype(np.float32))
-    every = parts.area > 0
-    every[0] = False
-    assert np.array_equal(without_dots(parts, every, 4.0, 100.0), every)
+    dark = mask.astype(np.float32)
+    assert without_dots(dark, mask, Levels(1.0, 0.1)) is dark
 
 
 def test_a_fraction_bar_across_the_page_is_no_ruled_line() -> None:

@@ -200,10 +200,11 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
         raise InkError(f"{picture.name}: the page is blank; no ink stands out from the paper")
     mask = ink_mask(dark, levels)
     notes: tuple[str, ...] = ()
-    for stain in (False, True):
-        cleaned = without_stain(dark, mask) if stain else without_rules(dark, mask, levels)
+    for clean in (without_rules, without_dots, without_stain):
+        cleaned = clean(dark, mask, levels)
         if cleaned is not dark:
-            dark, levels, notes = cleaned, ink_levels(cleaned) or levels, (STAIN,) * stain
+            dark, levels = cleaned, ink_levels(cleaned) or levels
+            notes = (STAIN,) if clean is without_stain else ()
             mask = ink_mask(dark, levels)
     width = pen_width(mask)
     parts = parts_of(mask, dark)
@@ -216,7 +217,6 @@ def _measure_writing(picture: Picture, box: PixelBox, scale: float, sheet: Sheet
         raise InkError(
             f"{picture.name}: no ink found, only specks; is the page empty or too faint?"
         )
-    keep = without_dots(parts, keep, width, symbol_size(parts.longer[keep], width))
     keep, marks = without_marks(parts, keep, width)
     # What is left is the kept pieces, pixel for pixel: nothing to threshold or label again.
     dark, mask, (left, top) = _kept(dark, parts, keep, width)

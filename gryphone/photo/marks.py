@@ -7,7 +7,7 @@ Few rules, on pieces of ink: what a rule takes away it names, and whatever formu
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.photo.binarize import Mask, Parts, pen_width, symbol_size
+from gryphone.photo.binarize import Levels, Mask, Parts, pen_width, symbol_size
 from gryphone.photo.decode import Grey
 
 Chosen = NDArray[np.bool_]  # (n + 1,) of the pieces
@@ -178,8 +178,11 @@ def _underlines(parts: Parts, keep: Chosen, width: float) -> Chosen:
     return found
 
 
-def without_stain(dark: Grey, mask: Mask) -> Grey:
-    """Darkness without a faint ring on the page, such as a cup leaves; the same where none is."""
+def without_stain(dark: Grey, mask: Mask, levels: Levels) -> Grey:
+    """Darkness without a faint ring on the page, such as a cup leaves; the same where none is.
+
+    The ring is judged by the darkest ink, not by `levels`, which it has its part in.
+    """
     width = pen_width(mask)
     if not mask.any():
         return dark

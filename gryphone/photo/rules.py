@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from gryphone.ink import Floats, Ints
-from gryphone.photo.binarize import Levels, Mask, Parts, pieces
+from gryphone.photo.binarize import (
+    Levels,
+    Mask,
+    Parts,
+    grown,
+    parts_of,
+    pen_width,
+    pieces,
+    symbol_size,
+)
 from gryphone.photo.decode import Grey
 
 SPAN = 0.85  # of the page that a printed line crosses
@@ -123,21 +132,34 @@ def _missing(across: Sequence[Floats]) -> list[Floats]:
     return found
 
 
-def without_dots(parts: Parts, keep: Mask, width: float, symbol: float) -> Mask:
-    """Which of the kept pieces (n + 1,) are no dots of dotted paper."""
-    spots = np.flatnonzero(keep & (parts.longer <= max(3.0, SPOT * width)))
-    places = (parts.boxes[spots, :2] + parts.boxes[spots, 2:]) / 2  # (n, 2)
-    groups = [np.arange(len(spots))]
-    rest = keep.copy()
+def without_dots(dark: Grey, mask: Mask, levels: Levels) -> Grey:
+    """Darkness without the dots of dotted paper, those that are too faint for ink among them."""
+    # Squared paper of which only crossings are ink leaves crumbs of its lines among fainter pieces.
+    for seen in (dark > levels.low, mask):
+        parts = parts_of(seen, dark)
+        if not LEAST_DOTS < len(parts.area) < MOST_PIECES:
+            continue
+        printed = _dots(parts, pen_width(mask))
+        if printed.any():
+            gone = grown(grown(parts.mask(printed))) & ~parts.mask(~printed)
+            return np.where(gone, np.float32(0), dark)
+    return dark
+
+
+def _dots(parts: Parts, width: float) -> Mask:
+    """Which pieces (n + 1,) are as small as dots, and lie in rows and columns."""
+    symbol = symbol_size(parts.longer[1:], width)
+    places = (parts.boxes[:, :2] + parts.boxes[:, 2:]) / 2  # (n + 1, 2)
+    printed = np.zeros(len(parts.area), dtype=bool)
+    groups = [np.flatnonzero(parts.longer[1:] <= max(3.0, SPOT * width)) + 1]
     while groups:
         group = groups.pop()
         if len(group) > MOST_DOTS:  # in parts, for a camera sees no paper quite evenly
             across = int(np.argmax(np.ptp(places[group], axis=0)))
-            order = group[np.argsort(places[group, across])]
-            groups += np.array_split(order, 2)
+            groups += np.array_split(group[np.argsort(places[group, across])], 2)
         elif len(group) >= LEAST_DOTS:
-            rest[spots[group[_regular(places[group], symbol)]]] = False
-    return rest if rest.any() else keep
+            printed[group] = _regular(places[group], symbol)
+    return printed
 
 
 def _regular(places: Floats, symbol: float) -> Mask:
@@ -148,23 +170,32 @@ def _regular(places: Floats, symbol: float) -> Mask:
     if extent < nearest or farthest < nearest:
         return np.zeros(len(places), dtype=bool)
     # So fine that waves stay in step from one end to the other.
-    waves = np.linspace(1 / farthest, 1 / nearest, min(600, int(4 * extent / nearest) + 2))
+    size = 4 * int(1.5 * extent + 2)
+    first, last = int(size / farthest), int(size / nearest) + 1
     angles = np.linspace(-ASKEW, ASKEW, 2 * min(30, int(ASKEW * extent / (OFF * nearest))) + 1)
-    best, off = REGULAR, np.full(places.shape, OFF)
+    best, found = REGULAR, None
     for angle in angles:
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         turned = places @ turn
-        vectors = np.exp(2j * np.pi * waves[:, None, None] * turned).mean(1)  # (waves, 2)
-        fit = np.abs(vectors).min(1)  # of the worse axis
-        # Half the distance fits as well: of waves that fit, the longest counts.
+        pixels = np.rint(turned - turned.min(0)).astype(int)
+        waves = [np.fft.rfft(np.bincount(line), size)[first:last] for line in pixels.T]
+        fit = np.abs(waves).min(0) / len(places)  # of the worse axis
         good = np.flatnonzero(fit > best)
         if len(good):
-            near = good[good < good[0] + 3]  # the peak is as wide as that
+            # Half the distance fits as well: of waves that fit, the longest counts.
+            near = good[good < good[0] + 6]  # the peak is as wide as that
             place = near[np.argmax(fit[near])]
-            best = float(fit[place])
-            phase = 2 * np.pi * waves[place] * turned - np.angle(vectors[place])
-            off = np.angle(np.exp(1j * phase)) / (2 * np.pi)
-    return np.asarray((np.abs(off) < OFF).all(1))
+            steps = (first + place) / size * turned
+            phase = np.angle(np.exp(2j * np.pi * steps).mean(0)) / (2 * np.pi)
+            best, found = float(fit[place]), steps - phase
+    if found is None:
+        return np.zeros(len(places), dtype=bool)
+    # Which dot of which row each would be; what fits to that as a whole says where they are.
+    number = np.column_stack([np.rint(found), np.ones(len(found))])
+    fits = (np.abs(found - number[:, :2]) < 2 * OFF).all(1)
+    grid, *_ = np.linalg.lstsq(number[fits], places[fits], rcond=None)
+    off = np.abs(number @ grid - places).max(1)
+    return np.asarray(off < OFF * np.hypot(*grid[0]))
 
 
 def _spans(mask: Mask) -> bool:

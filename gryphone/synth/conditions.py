@@ -464,6 +464,24 @@ def faint(page: Image, generator: np.random.Generator) -> Image:
     return Image.fromarray(grey.clip(0, 255).round().astype(np.uint8))
 
 
+def printed(page: Image, generator: np.random.Generator, kind: str = "squared") -> Image:
+    """Ruled, squared or dotted paper under the writing, a little askew."""
+    ink = _ink(page)
+    distance = generator.uniform(0.45, 1.1) * ink.symbol
+    turn = np.radians(generator.normal(0, 0.7))
+    rows, columns = np.mgrid[: page.height, : page.width]
+    down = rows * np.cos(turn) - columns * np.sin(turn) + generator.uniform(0, distance)
+    across = columns * np.cos(turn) + rows * np.sin(turn) + generator.uniform(0, distance)
+    down, across = (np.abs(v % distance - distance / 2) for v in (down, across))
+    if kind == "dotted":
+        away, wide = np.hypot(down, across), generator.uniform(0.6, 1.2) * ink.pen
+    else:
+        away = down if kind == "ruled" else np.minimum(down, across)
+        wide = generator.uniform(0.3, 0.7) * ink.pen
+    cover = np.clip(wide / 2 + 0.5 - away, 0, 1)
+    return _blend(page, cover, 1 - ink.level * generator.uniform(0.25, 0.55))
+
+
 def plain(page: Image, generator: np.random.Generator) -> Image:
     """The page as it is."""
     return page
@@ -484,6 +502,9 @@ CONDITIONS: dict[str, Condition] = {
     "upside-down": partial(turned, quarters=(2,)),
     "motion-blur": motion_blur,
     "marker": marker,
+    "ruled": partial(printed, kind="ruled"),
+    "squared": printed,
+    "dotted": partial(printed, kind="dotted"),
     "word": beside,
     "number": partial(beside, texts=NUMBERS),
     "lines-1.0": in_lines,
