@@ -25,6 +25,7 @@ from gryphone.recognition.otherwise import (
     Reading,
     is_word,
     notes_of,
+    open_ended,
     pieces_of,
     readings,
     surer,
@@ -310,6 +311,16 @@ def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     passed = result("x2", 0.97)
     best = surer(passed, [(reading, result("x2", 0.9))], [result(r"\phi", 0.95)], given.ink)
     assert best.latex == "x2" and best.warnings == (OUT,)
+
+
+def test_an_answer_that_ends_with_a_sign_says_so() -> None:
+    """A stroke with a line through it is a plus."""
+    for latex, said in (("x+", ("+",)), ("x=", ("=",)), ("x+1", ()), ("x,", ())):
+        found = open_ended(result(latex, 0.9))
+        assert found.latex == latex
+        assert [w.split(":")[0] for w in found.warnings] == [
+            f"the formula ends with {t}" for t in said
+        ]
 
 
 def test_the_last_symbol_is_struck_out_sooner_than_one_inside() -> None:

@@ -24,7 +24,7 @@ from gryphone.recognition.confidence import (
 from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.drawing import size_on
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.otherwise import notes_of, readings, surer
+from gryphone.recognition.otherwise import notes_of, open_ended, readings, surer
 from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
 from gryphone.recognition.rows import LONG, MOST, MUCH, NONE, ROW, UNSURE, in_parts
@@ -164,9 +164,11 @@ def _in_doubt(question: Question, first: Result) -> Result:
     """The answer; one about a doubtful picture exchanged for a surer one of another reading."""
     batch, ask = question.batch, question.ask
     given = batch.inputs[question.index]
-    others = readings(given, first) if given.retraced and not ask.constrained else ()
-    if not others:
+    if not given.retraced or ask.constrained:
         return first
+    others = readings(given, first)
+    if not others:
+        return open_ended(first)
     inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
     again = EncodedBatch.of(batch.network, inputs)
     later = replace(ask, on_step=_later(ask.on_step), as_written=False)
@@ -175,7 +177,7 @@ def _in_doubt(question: Question, first: Result) -> Result:
     ]
     answers = answer_together(asked, time.perf_counter(), otherwise=False)
     pairs = list(zip(others, answers, strict=False))
-    return surer(first, pairs, answers[len(others) :], given.ink)
+    return open_ended(surer(first, pairs, answers[len(others) :], given.ink))
 
 
 def _in_parts(question: Question, first: Result) -> Result:

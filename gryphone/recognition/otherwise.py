@@ -69,6 +69,7 @@ JOINTS = {*"_^=<>+,", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarro
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out: {}"
 OUT = "crossed-out writing was left out"
+OPEN = "the formula ends with {}: what follows may be missing, or it is crossed out"
 HINTS = {
     TURN.format(180): "the picture may be upside down; turned by 180° this is {}",
     APART: "a part that stands apart may be no formula; without it this is {}",
@@ -199,6 +200,14 @@ def notes_of(ink: Ink, confidence: float) -> tuple[str, ...]:
 def is_joined(result: Result) -> bool:
     """Whether an answer starts or ends with a sign that has something on both sides."""
     return not {*result.tokens[:1], *result.tokens[-1:]}.isdisjoint(JOINTS)
+
+
+def open_ended(result: Result) -> Result:
+    """The same answer; it is said where it ends with a sign that has something on both sides."""
+    last = result.tokens[-1:]
+    if not last or last[0] not in JOINTS - {","}:
+        return result
+    return replace(result, warnings=(*result.warnings, OPEN.format(last[0])))
 
 
 def plain_text(result: Result) -> str:
