@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gryphone.cli import recognition, study
 from gryphone.data.samples import Sample
-from gryphone.errors import ConfigError, InkError, LatexError
+from gryphone.errors import ConfigError, InkError, LatexError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
@@ -84,9 +84,27 @@ def test_what_is_crossed_out_is_reported_and_not_read(recognizer: Recognizer) ->
 
 
 def test_options_of_one_formula_are_refused(recognizer: Recognizer) -> None:
-    for options in ({"hint": "x?"}, {"lock": {0: "x"}}, {"deadline_ms": 50.0}, {"remask": [1]}):
+    for options in ({"hint": "x?"}, {"deadline_ms": 50.0}, {"remask": [1]}):
         with pytest.raises(ConfigError, match=f"{next(iter(options))} is about one formula"):
             recognizer.recognize_page(page(), **options)
+
+
+def test_a_locked_stroke_keeps_its_symbol_on_a_page(recognizer: Recognizer) -> None:
+    free = recognizer.recognize_page(page())
+    (symbol, *_) = [s for s in free.formulas[1].result.symbols if s.strokes]
+    stroke, wanted = symbol.strokes[0], next(n for n in ("x", "2") if n != symbol.symbol)
+    held = recognizer.recognize_page(page(), lock={stroke: wanted})
+    (line,) = [f for f in held.formulas if stroke in f.strokes]
+    assert line.result.symbols[symbol.position].symbol == wanted
+    alone = recognizer.recognize(
+        [page().strokes[i] for i in line.strokes], lock={symbol.position: wanted}
+    )
+    assert line.result.latex == alone.latex
+    # Other lines are what they were; a stroke that is nowhere locks nothing.
+    assert held.formulas[0].result.latex == free.formulas[0].result.latex
+    assert recognizer.recognize_page(page(), lock={999: "x"}).latex == free.latex
+    with pytest.raises(TokenError, match="'nonsense' is not among"):
+        recognizer.recognize_page(page(), lock={stroke: "nonsense"})
 
 
 def test_more_lines_than_a_page_has_are_refused(recognizer: Recognizer) -> None:

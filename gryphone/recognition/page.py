@@ -65,7 +65,7 @@ RELATIONS = words(
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
-NOT_OF_PAGES = ("lock", "hint", "remask", "given", "deadline_ms", "boxed")
+NOT_OF_PAGES = ("hint", "remask", "given", "deadline_ms", "boxed")
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def check_ask(ask: Ask) -> None:
 
 
 def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
-    """Find and read the formulas of an ink or a picture."""
+    """Find and read the formulas of an ink or a picture; `lock` is by strokes, not by positions."""
     check_ask(ask)
     began = time.perf_counter()
     page = Paper(given)
@@ -458,16 +458,42 @@ def read_all(
 ) -> list[Result]:
     """All parts of a page read together, their strokes numbered as the page's.
 
-    `rows`: what may be one long row, and is read in parts in doubt; without it, all may.
+    `rows`: what may be one long row, and is read in parts in doubt; without it, all may. Where a
+    stroke is locked, the symbol that it belongs to at first keeps what it is locked to.
     """
-    size = max(1, network.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
+    found = _read(network, page, strips, [replace(ask, lock={})] * len(strips), rows)
+    locks = [_locks(result, ask) for result in found]
+    held = [place for place, lock in enumerate(locks) if lock]
+    again = [strips[place] for place in held]
+    asks = [replace(ask, lock=locks[place]) for place in held]
+    for place, result in zip(held, _read(network, page, again, asks, rows), strict=True):
+        found[place] = result
+    return found
+
+
+def _locks(result: Result, ask: Ask) -> dict[int, str | Sequence[str]]:
+    """The locks on strokes of an answer's symbols, by position."""
+    pairs = ((s.position, stroke) for s in result.symbols for stroke in s.strokes)
+    return {position: ask.lock[stroke] for position, stroke in pairs if stroke in ask.lock}
+
+
+def _read(
+    network: Network,
+    page: Paper,
+    strips: Sequence[Strip],
+    asks: Sequence[Ask],
+    rows: Collection[tuple[int, ...]] | None,
+) -> list[Result]:
+    """Parts of a page read together, as many as fit into one batch at a time."""
+    work = max((ask.work for ask in asks), default=1)
+    size = max(1, network.backend.batch * MOST_STEPS // max(MOST_STEPS, work))
     found: list[Result] = []
     for begin in range(0, len(strips), size):
         some = strips[begin : begin + size]
         batch = EncodedBatch.of(network, [page.given.part(strip) for strip in some])
         asked = [
             replace(prepare(batch, index, ask), parts=rows is None or _key(strip) in rows)
-            for index, strip in enumerate(some)
+            for index, (strip, ask) in enumerate(zip(some, asks[begin:], strict=False))
         ]
         for strip, result in zip(
             some, answer_together(asked, time.perf_counter(), otherwise=False), strict=True

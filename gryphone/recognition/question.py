@@ -76,10 +76,10 @@ class Ask:
     r"""How to recognise.
 
     steps: refinement steps; "auto", the default, takes one, and more where that leaves doubt (up to
-    50 where only a deadline is given, as many as fit). deadline_ms: answer
-    within that time from the call on. seed: the same seed gives the same answer. n_best: how many
-    alternatives to return; samples: independent decodes behind them (1, or 5 and more for n-best).
-    lock: {position: symbol} to keep. hint: LaTeX with holes, `?` one symbol and `...` any run.
+    50 where only a deadline is given, as many as fit). deadline_ms: answer within that time from
+    the call on. seed: the same seed gives the same answer. n_best: how many alternatives to return;
+    samples: independent decodes behind them (1, or 5 and more for n-best). lock: {position: symbol}
+    to keep, of a page {stroke: symbol}. hint: LaTeX with holes, `?` one symbol and `...` any run.
     remask: positions of `given` (an earlier result; without it, of a first answer) to solve again
     while the rest stays. allowed: the only symbols to use. on_step: called with a Step; True stops.
     alternatives: how many other symbols to list per position. boxes: say where each symbol sits.

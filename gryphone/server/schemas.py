@@ -69,7 +69,7 @@ def _target(value: str | None) -> str | None:
 Name = Annotated[str, Field(min_length=1, max_length=_NAME)]
 Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Entry = Annotated[str, Field(max_length=_NAME)]
-Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,2})$")]
+Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")]
 Row = Annotated[list[Entry], Field(min_length=1, max_length=2)]
 # As `reading.strokes` reads them, which says what is wrong with bad ones.
 _NUMBER = {"type": "number", "minimum": -LARGEST_COORDINATE, "maximum": LARGEST_COORDINATE}
@@ -139,7 +139,8 @@ class Options(StrictModel):
     lock: Annotated[dict[Position, Name | Row], BeforeValidator(_few)] = Field(
         default_factory=dict,
         max_length=LIMITS["locks"],
-        description="Position to the symbol, or [symbol, modifier], that must stand there.",
+        description="Position to the symbol, or [symbol, modifier], that must stand there; of a "
+        "page, a stroke to the symbol that it must belong to.",
     )
     hint: str | None = Field(
         default=None,

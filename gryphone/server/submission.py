@@ -113,7 +113,7 @@ def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) ->
             f"{submission.input.ink.id}: the lines of the page cover {patches} patches of the "
             f"canvas, the limit is {settings.page}; send a part of the page"
         )
-    return patches
+    return patches * (2 if submission.options.lock else 1)  # read without locks first
 
 
 def _read_live(body: bytes, content_type: str, settings: Settings) -> Submission:

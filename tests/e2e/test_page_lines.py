@@ -20,6 +20,7 @@ from writing import EXAMPLES, Desk, Stroke, example
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+CASES = r"\begin{cases}a+b=c\\y=kx+b\end{cases}"
 TWO = r"\begin{aligned} a+b &=c \\ y &=kx+b \end{aligned}"
 
 
@@ -115,6 +116,30 @@ def test_rows_behind_a_brace_have_their_marks(desk: Desk) -> None:
     assert latex.count(r"\begin{cases}") == 1
     assert latex.startswith(r"\htmlData{p=10}{f}&")
     assert sorted(places) == [10, 11, 12, 13, 14, 15, 16]
+
+
+def brace(strokes: list[Stroke]) -> Stroke:
+    """A curly one before some rows, as high as they are."""
+    left = min(x for s in strokes for x, _ in s) - 70
+    top, bottom = (f(y for s in strokes for _, y in s) for f in (min, max))
+    middle, depth = (top + bottom) / 2, 24
+    outline = [(depth, top), (depth / 2, top + 20), (depth / 2, middle - 25), (0, middle)]
+    outline += [(depth / 2, middle + 25), (depth / 2, bottom - 20), (depth, bottom)]
+    return [(left + x, y) for x, y in outline]
+
+
+def test_a_symbol_behind_a_brace_can_be_locked(desk: Desk) -> None:
+    rows = below("02-sum", "06-line")
+    desk.write(desk.placed([brace(rows), *rows]))
+    desk.shows(CASES)
+    desk.find(".chip").nth(2).click()
+    desk.find("#other").fill(r"\beta")
+    desk.press("Enter")
+    desk.shows(CASES.replace("+b=", r"+\beta="))
+    expect(desk.find(".chip.locked")).to_have_attribute("data-position", "2")
+    desk.press("Escape", "Control+z")
+    desk.shows(CASES)
+    expect(desk.find(".chip.locked")).to_have_count(0)
 
 
 def test_paper_grows_and_scrolls(desk: Desk) -> None:

@@ -60,7 +60,8 @@ export function found(data, strokes, before) {
   const lines = data.formulas.map((formula) => {
     const ink = inkOf(formula);
     const same = before.lines.find((line) => isCurrent(line) && sameInk(line.strokes, ink));
-    return same?.final ? same : asRead(unread(ink), formula, strokes);
+    const asGood = same?.final && (isFramed(same.data) || !isFramed(formula)); // a line by itself is read without frames
+    return asGood ? same : asRead(unread(ink), formula, strokes);
   });
   if (!lines.length) return { lines: [unread(strokes)], asides: [], checked: true }; // nothing but words
   const asides = data.asides.map((aside) => ({ ...aside, strokes: inkOf(aside) }));

@@ -130,6 +130,11 @@ export class Session {
     const held = this.#held(line);
     const about = { read: line.strokes, locks: named(held), options };
     const { data, inks, strokes } = line;
+    if (data && isFramed(data)) {
+      // Rows behind a bracket are read as a page is, where locks are on strokes.
+      options.lock = Object.fromEntries(held.map(({ at, lock }) => [strokes.indexOf(inks[at][0]), lock.symbol]));
+      return { ...about, strokes: plain(strokes), page: true, framed: true };
+    }
     // New ink is followed at once, and read in full when the pen rests.
     const follows = !isCurrent(line) && (data || this.#added) && source.strokes;
     const known = (data?.symbols ?? []).map(({ symbol, modifier }, i) => {
@@ -149,14 +154,15 @@ export class Session {
 
   #isDue(line) {
     if (line.due) return true;
-    if (line.data && isFramed(line.data)) return false; // only the whole page has frames
-    return !isCurrent(line) || line.locks !== named(this.#held(line));
+    const asHeld = line.locks === named(this.#held(line));
+    if (line.data && isFramed(line.data)) return isCurrent(line) && !asHeld; // new ink: only the whole page has frames
+    return !isCurrent(line) || !asHeld;
   }
 
   /** Whether an answer to this would still be of use. */
-  isAbout({ page, read, locks, opened, photo }) {
+  isAbout({ page, framed, read, locks, opened, photo }) {
     if (opened) return this.incoming !== null;
-    if (page) return photo && !read ? this.drawing.now.photo === photo : this.drawing.strokes === read;
+    if (page && !framed) return photo && !read ? this.drawing.now.photo === photo : this.drawing.strokes === read;
     const there = new Set(this.drawing.strokes);
     const line = this.lineWith(read[0]);
     if (!line || !read.every((stroke) => there.has(stroke))) return false;
@@ -180,9 +186,12 @@ export class Session {
   }
 
   /** Take an answer. { refused: symbol } where no formula keeps a lock. */
-  receive({ question, data, steps }) {
-    if (question.page) return this.#receivePage(question, data);
+  receive({ question, data: answer, steps }) {
+    if (question.page && !question.framed) return this.#receivePage(question, answer);
     const line = this.lineWith(question.read[0]);
+    // Rows that would fall apart stay as they were.
+    const whole = question.framed && (answer.formulas.length === 1 ? answer.formulas[0] : line.data);
+    const data = whole || answer;
     const broken = JSON.parse(question.locks).find(([at, symbol]) => data.symbols[at]?.symbol !== symbol);
     if (broken && this.onTrial) return { refused: broken[1] };
     const gone = new Set((data.erased ?? []).map((i) => question.read[i]));
@@ -214,7 +223,9 @@ export class Session {
     const page = found(data, this.drawing.strokes, this.page);
     const [line, ...others] = page.lines;
     if (first && !others.length) line.due = line.data?.confidence < DOUBT;
-    else if (!photo && !others.length && !this.page.lines.includes(line)) line.final = false; // as any formula
+    else if (!photo && !others.length && !this.page.lines.includes(line)) {
+      line.final = Boolean(line.data && isFramed(line.data)); // what has no frame is read in full, as any formula
+    }
     this.#set(page);
     this.#saveDraft();
     return {};
@@ -222,8 +233,7 @@ export class Session {
 
   /** Read everything once more. */
   readAgain() {
-    const lines = this.page.lines.map((line) => ({ ...line, due: !(line.data && isFramed(line.data)) }));
-    this.#set({ ...this.page, lines });
+    this.#set({ ...this.page, lines: this.page.lines.map((line) => ({ ...line, due: true })) });
   }
 
   /** All is read: what is there goes into the history. */
@@ -319,7 +329,7 @@ export class Session {
   lock(position, symbol) {
     const before = this.symbols[position];
     if (!before || !isCurrent(before.line)) return "The new ink is not read yet";
-    if (isFramed(before.line.data)) return "Symbols of cases and matrices cannot be locked";
+    if (isFramed(before.line.data) && !before.ink.length) return "What has no ink of its own cannot be locked in rows behind a bracket";
     const choices = this.locks.get(position)?.choices ?? [[before.symbol, before.confidence], ...before.alternatives];
     const lock = { ink: before.line.strokes, own: before.ink, position: before.at, symbol, choices };
     this.drawing.lock([...this.#others([before]), lock]);
