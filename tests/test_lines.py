@@ -167,10 +167,25 @@ def brace(left: float, top: float, height: float) -> Stroke:
     return np.array([[left + x, top + height * y] for x, y in points])
 
 
+def test_brackets_of_one_row_do_not_hide_those_of_several() -> None:
+    """f(g(x)) = {x+1, n-1."""
+    before = [arc(9.0 * k, 12, 22, 3) for k in range(4)]
+    rows = [*at("x+1", 60, 0), *at("n-1", 60, 35)]
+    strokes = [*before, brace(45, -3, 52), *rows]
+    assert brackets(strokes, np.arange(len(strokes))) == (4, None)
+
+
+def test_a_bracket_holds_all_rows_that_it_reaches_round() -> None:
+    rows = [*at("x+1=2x+1=2", 30, 0), *at("x+1=2", 30, 29, 13.0), *at("n-1", 30, 60)]
+    outside = at("n-1", 30, 95)
+    assert sizes([brace(0, -3, 76) * [2, 1], *rows, *outside]) == [len(rows) + 1, len(outside)]
+
+
 @pytest.mark.parametrize(
     ("stroke", "kind"),
     [
         (arc(0, 0, 40, 6), "("),
+        (arc(0, 0, 100, 5), "("),
         (corner(0, 0, 40, 6), "["),
         (brace(0, 0, 40), "{"),
         (np.array([[0.0, 0], [0.5, 40]]), "|"),

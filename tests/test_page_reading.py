@@ -174,6 +174,7 @@ def test_words_and_numbers_beside_a_formula() -> None:
     assert is_text(said("or")) and is_text(said("wherc", 0.3))
     assert not is_text(said("xy", 0.3)) and not is_text(said("abcd", 0.9))
     assert not is_text(said("I_{moy}", 0.3)) and not is_text(said("o^{r}"))
+    assert is_text(said("50", 0.3)) and not is_text(said("50", 0.9))  # so, or fifty
     assert kind_of(said("3)"), formula, whole, "left") == "number"
     assert kind_of(said("(12)"), formula, whole, "right") == "number"
     assert kind_of(said("(x)"), formula, whole, "right") == ""
@@ -181,6 +182,11 @@ def test_words_and_numbers_beside_a_formula() -> None:
     assert kind_of(said("where", 0.2), said("x=1", 0.3), whole, "left") == ""  # no surer without
     assert kind_of(said("y=2", 0.8), formula, whole, "both") == "apart"  # two formulas on a line
     assert kind_of(said("y=2", 0.5), formula, whole, "both") == ""
+    three = tuple(Symbol(i, "x", "", 1.0, (), None) for i in range(3))
+    parts = [replace(said(text, 0.8), symbols=three) for text in ("y=2", "x=1")]
+    sure = replace(said("x=1", 0.96), symbols=three)  # which has passed over the other one
+    assert kind_of(*parts, sure, "both") == "apart"
+    assert kind_of(*parts, replace(sure, symbols=three * 2), "both") == ""
     assert kind_of(said("3)"), said("=1", 0.8), whole, "left") == ""  # a sign joins them
 
 

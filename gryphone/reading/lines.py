@@ -51,6 +51,8 @@ STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them ou
 MOST_MARKS = 50  # of the longest strokes that are looked at
 STRAIGHT = 0.97  # of its length that its ends are apart
 TALL, NARROW = 1.8, 0.4  # of a bracket round several rows; width over height
+SHALLOW = 0.04  # depth over height of a bracket that is rather straight
+AROUND = 0.4  # by which a row may stick out above or below its bracket
 MOST_BRACKETS = 3  # that are tried
 COLUMN, CONDITION = 0.5, 1.2  # between columns of a matrix; between cases and their conditions
 
@@ -170,8 +172,9 @@ def strips_of(strokes: Sequence[Stroke], timed: bool = False) -> list[Strip]:
     owner = linked(links)
     found = [np.flatnonzero(owner == number) for number in np.unique(owner)]
     found = in_rows(boxes, found)
-    found = with_crumbs(boxes, found, timed)
-    return sorted(in_rows(boxes, found), key=lambda some: boxes.middle(some))
+    found = in_rows(boxes, with_crumbs(boxes, found, timed))
+    found = with_rows(boxes, strokes, found)
+    return sorted(found, key=lambda some: boxes.middle(some))
 
 
 def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
@@ -191,6 +194,24 @@ def in_rows(boxes: Boxes, strips: Sequence[Strip]) -> list[Strip]:
                 continue
         rows.append(([strip], top, bottom))
     return [np.sort(np.concatenate(parts)) for parts, _, _ in rows]
+
+
+def with_rows(boxes: Boxes, strokes: Sequence[Stroke], strips: Sequence[Strip]) -> list[Strip]:
+    """Strips with all rows that their brackets reach round; a line in the margin is no bracket."""
+    found = list(strips)
+    tall = (boxes.height > 2 * TALL) & (boxes.width < NARROW * boxes.height)
+    for stroke in np.flatnonzero(tall).tolist():
+        if bracket_of(strokes[stroke]) == "|":
+            continue
+        low, high = boxes.top[stroke] - AROUND, boxes.bottom[stroke] + AROUND
+        inside = []
+        for place, strip in enumerate(found):
+            left, top, _, bottom = boxes.around(strip)
+            if stroke in strip or (left > boxes.left[stroke] and top > low and bottom < high):
+                inside.append(place)
+        rest = [strip for place, strip in enumerate(found) if place not in inside]
+        found = [*rest, np.sort(np.concatenate([found[place] for place in inside]))]
+    return found
 
 
 def with_crumbs(boxes: Boxes, strips: Sequence[Strip], timed: bool = False) -> list[Strip]:
@@ -312,7 +333,10 @@ def brackets(strokes: Sequence[Stroke], strip: Strip) -> tuple[int, int | None] 
     boxes = Boxes(strokes)
     tall = strip[(boxes.height[strip] > TALL) & (boxes.width[strip] < NARROW * boxes.height[strip])]
     tall = tall[np.argsort(boxes.left[tall])]
-    for place, first in enumerate(tall[:MOST_BRACKETS]):
+    # Brackets of one row, as in f(x), may stand before it: the tallest are tried.
+    tallest = np.sort(np.argsort(-boxes.height[tall], kind="stable")[:MOST_BRACKETS])
+    for place in tallest.tolist():
+        first = tall[place]
         for last in [*tall[:place:-1][:MOST_BRACKETS], None]:
             fits = last is None or boxes.height[last] > 0.7 * boxes.height[first]
             if fits and len(rows_between(strokes, strip, int(first), last)) > 1:
@@ -334,7 +358,7 @@ def rows_between(
     found = strips_of([strokes[i] for i in inside])
     if any(bars(boxes, some).all() for some in (inside[part] for part in found)):
         return []  # the line of a root, or of a fraction
-    low, high = boxes.top[first] - 0.4, boxes.bottom[first] + 0.4
+    low, high = boxes.top[first] - AROUND, boxes.bottom[first] + AROUND
     rows = [inside[some] for some in found]
     spans = [boxes.around(row) for row in rows]
     return rows if all(top > low and bottom < high for _, top, _, bottom in spans) else []
@@ -358,7 +382,7 @@ def bracket_of(stroke: Stroke) -> str:
     at = np.interp([0.03, 0.25, 0.5, 0.75, 0.97], y[order], stroke[order, 0])
     ends, quarters, middle = (at[0] + at[4]) / 2, (at[1] + at[3]) / 2, at[2]
     depth = abs(ends - middle)
-    if depth < 0.06 * float(np.ptp(stroke[:, 1])):
+    if depth < SHALLOW * float(np.ptp(stroke[:, 1])):
         return "[" if float(np.ptp(stroke[:, 0])) > 0.12 * float(np.ptp(stroke[:, 1])) else "|"
     share = (quarters - middle) / (ends - middle)
     return "[" if share < 0.1 else "(" if share < 0.42 else "{"

@@ -39,14 +39,17 @@ from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.otherwise import (
     AFTER,
     DOUBT,
+    LEGIBLE,
     NUMBER,
     SMALL,
     WORDS,
     is_joined,
+    is_word,
     plain_text,
 )
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Alternative, Box, Result, Symbol
+from gryphone.recognition.rows import MUCH
 from gryphone.tokens import spell
 
 MOST_LINES = 60  # of one page
@@ -185,8 +188,10 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     lone = {_key(strip) for run in runs for strip in run}
     read = dict(zip(map(_key, every), read_all(network, page, every, ask, lone), strict=True))
     for key, frame in frames.items():
-        put = frame.result([read[_key(part)] for part in frame.parts])
-        if put.confidence > read[key].confidence:
+        put, sure = frame.result([read[_key(part)] for part in frame.parts]), read[key].confidence
+        # Many cells are many doubts; a reading that is doubtful as a whole needs less to give way.
+        even = put.confidence ** (len(frame.parts) ** -0.5 if sure < LEGIBLE else 1.0)
+        if even > sure:
             read[key] = put
     chosen = [group for run in runs for group in best_cuts(page, run, read)]
     formulas, asides = page.sorted_out(network, chosen, read, ask)
@@ -305,7 +310,10 @@ class Paper:
         rest = np.array([i for i in strip if i not in inside], dtype=int)
         before = rest[self.boxes.left[rest] < self.boxes.left[first]]
         after = rest[self.boxes.left[rest] >= self.boxes.left[first]]
-        kind = "cases" if last is None else MATRICES[bracket_of(self.ink.strokes[first])]
+        kind = "cases"
+        if last is not None:  # of two brackets one may be straight by haste
+            one, other = (bracket_of(self.ink.strokes[i]) for i in (first, last))
+            kind = MATRICES[other if one == "|" else one]
         return Frame(kind, before, cells, after)
 
     def beside(self, strip: Strip) -> Iterator[Beside]:
@@ -335,7 +343,8 @@ class Paper:
         split = {
             _key(strip): list(self.beside(strip))
             for strip in lines
-            if read[_key(strip)].confidence < DOUBT or NUMBER.match(plain_text(read[_key(strip)]))
+            for whole in [read[_key(strip)]]
+            if whole.confidence < DOUBT or MUCH in whole.warnings or NUMBER.match(plain_text(whole))
         }
         parts = [p for some in split.values() for each in some for p in (each.part, each.rest)]
         more = dict(zip(map(_key, parts), read_all(network, self, parts, ask), strict=True))
@@ -375,7 +384,9 @@ def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
     if is_joined(part) or (side != "right" and is_joined(rest)):
         return ""
     if side == "both":
-        return APART if part.confidence * rest.confidence > whole.confidence else ""
+        lost = len(part.symbols) + len(rest.symbols) - len(whole.symbols) > 1  # passed over
+        sure = part.confidence * rest.confidence
+        return APART if sure > (LEGIBLE if lost else whole.confidence) else ""
     number = NUMBER if side == "left" else AFTER
     if number.fullmatch(plain_text(part)) and rest.confidence >= whole.confidence:
         return NUMBERED
@@ -385,7 +396,7 @@ def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
 def is_text(result: Result) -> bool:
     """Whether a reading is a word: one known beside formulas, or doubtful letters in a row."""
     text = result.latex.lower()  # scripts are no part of words
-    if text in WORDS:
+    if text in WORDS or (result.confidence < DOUBT and is_word(text)):
         return True
     letters = text.isalpha() and text.isascii() and len(text) >= 4
     return letters and result.confidence < DOUBT
