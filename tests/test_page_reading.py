@@ -178,6 +178,8 @@ def test_words_and_numbers_beside_a_formula() -> None:
     assert kind_of(said("3)"), formula, whole, "left") == "number"
     assert kind_of(said("(12)"), formula, whole, "right") == "number"
     assert kind_of(said("(x)"), formula, whole, "right") == ""
+    assert kind_of(said("21", 0.7), formula, said("21x=1", 0.3), "left") == "number"  # 2)
+    assert kind_of(said("21", 0.7), formula, said("21x=1", 0.7), "left") == ""
     assert kind_of(said("where", 0.2), formula, whole, "left") == "text"
     assert kind_of(said("where", 0.2), said("x=1", 0.3), whole, "left") == ""  # no surer without
     assert kind_of(said("y=2", 0.8), formula, whole, "both") == "apart"  # two formulas on a line

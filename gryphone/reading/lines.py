@@ -298,20 +298,23 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
     for i in np.argsort(-length)[:MOST_MARKS]:
         if not scribbles[i] and not lines[i]:
             continue
-        under = _inside(boxes, i) if scribbles[i] else _crossed(boxes, strokes, i)
+        under = _inside(boxes, [i]) if scribbles[i] else _crossed(boxes, strokes, i)
         under[i] = False
         if under.sum() >= (1 if scribbles[i] else STRUCK):
             under[i] = True
+            under |= _inside(boxes, under)  # what lies along the line, an equals sign, say
             found.append(tuple(np.flatnonzero(under).tolist()))
     return found
 
 
-def _inside(boxes: Boxes, outer: int) -> Chosen:
-    """Strokes most of whose box lies in another's."""
-    x = np.minimum(boxes.right, boxes.right[outer]) - np.maximum(boxes.left, boxes.left[outer])
-    y = np.minimum(boxes.bottom, boxes.bottom[outer]) - np.maximum(boxes.top, boxes.top[outer])
+def _inside(boxes: Boxes, outer: Sequence[int] | Chosen) -> Chosen:
+    """Strokes most of whose box lies in that of others."""
+    left, top, right, bottom = boxes.around(np.asarray(outer))
+    x = np.minimum(boxes.right, right) - np.maximum(boxes.left, left)
+    y = np.minimum(boxes.bottom, bottom) - np.maximum(boxes.top, top)
     wide, high = np.maximum(boxes.width, 0.02), np.maximum(boxes.height, 0.02)
-    inside: Chosen = (x > 0.6 * wide) & (y > 0.6 * high)
+    # A level line has no height: it is inside where it lies between top and bottom.
+    inside: Chosen = (x > 0.6 * wide) & (y >= np.minimum(0.6 * high, boxes.height))
     return inside
 
 

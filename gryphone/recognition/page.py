@@ -40,8 +40,11 @@ from gryphone.recognition.otherwise import (
     AFTER,
     DOUBT,
     LEGIBLE,
+    LIKE_NUMBER,
+    MORE,
     NUMBER,
     SMALL,
+    SURE,
     WORDS,
     is_joined,
     is_word,
@@ -387,8 +390,11 @@ def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
         lost = len(part.symbols) + len(rest.symbols) - len(whole.symbols) > 1  # passed over
         sure = part.confidence * rest.confidence
         return APART if sure > (LEGIBLE if lost else whole.confidence) else ""
-    number = NUMBER if side == "left" else AFTER
-    if number.fullmatch(plain_text(part)) and rest.confidence >= whole.confidence:
+    number, text = NUMBER if side == "left" else AFTER, plain_text(part)
+    if number.fullmatch(text) and rest.confidence >= whole.confidence:
+        return NUMBERED
+    like = LIKE_NUMBER.fullmatch(text) or NUMBER.match(plain_text(whole))  # its bracket as a 1, say
+    if side == "left" and like and rest.confidence >= max(SURE, whole.confidence + MORE):
         return NUMBERED
     return TEXT if is_text(part) and rest.confidence > whole.confidence else ""
 
