@@ -112,6 +112,11 @@ def test_what_a_fraction_bar_lacks_is_rather_its_half_than_a_line() -> None:
     strips = np.arange(6), np.arange(6, 9)
     bar, minus = ([*above, line, *below] for line in (level(10, 50, 17), level(10, 20, 17)))
     assert cut_odds(Boxes(bar), *strips) + 2 < cut_odds(Boxes(minus), *strips)
+    # A long bar with only `=1` beside it lacks what stands above it.
+    rest = [level(10, 50, 17), *at("=1", 55, 12)]
+    long, short = ([*above, *rest], [*above, level(10, 22, 17), *rest[1:]])
+    strips = np.arange(5), np.arange(5, 9)
+    assert cut_odds(Boxes(long), *strips) + 2 < cut_odds(Boxes(short), *strips)
 
 
 def test_a_line_that_climbs_is_rather_one_than_two() -> None:
@@ -147,6 +152,8 @@ def test_scribbles_and_lines_through_writing_cross_it_out() -> None:
     assert crossed_out(text) == []
     strike = level(-3, 60, 5.5) + np.array([[0, -1], [0, 1.0]])
     assert crossed_out([*text, strike]) == [(*range(9),)]  # the level strokes of + and =, too
+    traced = np.concatenate([strike, [[10.0, 6.0], [14.0, 12.0]]])  # goes back, and on elsewhere
+    assert crossed_out([*text, traced]) == [(*range(9),)]
     zigzag = np.array([[x, 12 * (i % 2) - 1] for i, x in enumerate(np.linspace(-1, 10, 14))])
     assert crossed_out([*text, zigzag]) == [(0, 1, 8)]
     assert crossed_out(list(fraction().strokes)) == []

@@ -281,7 +281,10 @@ def _hangs(boxes: Boxes, strip: Strip, other: Strip, side: int) -> bool:
         if left > boxes.left[bar] - BEYOND and right < boxes.right[bar] + BEYOND:
             over = strip[(middle[strip] > boxes.left[bar]) & (middle[strip] < boxes.right[bar])]
             over = over[over != bar]
-            if len(over) and (height[over] < height[bar]).all():
+            # A long one with nothing on either side lacks both.
+            alone = not len(over) and boxes.width[bar] > max(LONG_BAR, right - left)
+            alone = alone and right - left > boxes.width[bar] / 3
+            if alone or (len(over) and (height[over] < height[bar]).all()):
                 return True
     return False
 
@@ -291,14 +294,14 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
     boxes = Boxes(strokes)
     longer, shorter = np.maximum(boxes.width, boxes.height), np.minimum(boxes.width, boxes.height)
     length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() for s in strokes]) / boxes.usual
-    ends = np.array([np.hypot(*(s[-1] - s[0])) for s in strokes]) / boxes.usual
     scribbles = (length > SCRIBBLE * longer) & (shorter > 0.4) & (longer > 0.8)
-    lines = (length >= STRUCK_LONG) & (ends > STRAIGHT * length)
     found = []
     for i in np.argsort(-length)[:MOST_MARKS]:
-        if not scribbles[i] and not lines[i]:
+        line = _straight(strokes[i])
+        long = float(np.hypot(*(line[-1] - line[0]))) / boxes.usual
+        if not scribbles[i] and long < STRUCK_LONG:
             continue
-        under = _inside(boxes, [i]) if scribbles[i] else _crossed(boxes, strokes, i)
+        under = _inside(boxes, [i]) if scribbles[i] else _crossed(boxes, strokes, line)
         under[i] = False
         if under.sum() >= (1 if scribbles[i] else STRUCK):
             under[i] = True
@@ -318,9 +321,26 @@ def _inside(boxes: Boxes, outer: Sequence[int] | Chosen) -> Chosen:
     return inside
 
 
-def _crossed(boxes: Boxes, strokes: Sequence[Stroke], line: int) -> Chosen:
+def _straight(stroke: Stroke) -> Stroke:
+    """The longest straight part of a stroke between its turns back; one point where there is none.
+
+    A tracing goes on from the end of a line into what the line crosses.
+    """
+    steps = np.diff(stroke, axis=0)
+    back = (steps[1:] * steps[:-1]).sum(1) < -0.5 * np.hypot(*steps[1:].T) * np.hypot(*steps[:-1].T)
+    parts = np.split(np.arange(len(stroke) - 1), np.flatnonzero(back) + 1)
+    best = stroke[:1]
+    for part in parts:
+        line = stroke[part[0] : part[-1] + 2] if len(part) else stroke[:1]
+        long, apart = np.hypot(*np.diff(line, axis=0).T).sum(), np.hypot(*(line[-1] - line[0]))
+        if apart > max(STRAIGHT * long, float(np.hypot(*(best[-1] - best[0])))):
+            best = line
+    return best
+
+
+def _crossed(boxes: Boxes, strokes: Sequence[Stroke], line: Stroke) -> Chosen:
     """Strokes that have a good deal of themselves on both sides of a straight one."""
-    begin, way = strokes[line][0], strokes[line][-1] - strokes[line][0]
+    begin, way = line[0], line[-1] - line[0]
     length = float(np.hypot(*way))
     x, y = (np.concatenate(strokes) - begin).T
     along = (x * way[0] + y * way[1]) / length**2
