@@ -123,7 +123,7 @@ def _missing(across: Sequence[Floats]) -> list[Floats]:
     if len(across) < MANY:
         return []
     gaps = np.diff([float(rows.mean()) for rows in across])
-    usual = float(np.median(gaps))
+    usual = max(float(np.median(gaps)), 1.0)
     found = []
     for (upper, lower), gap in zip(itertools.pairwise(across), gaps.tolist(), strict=True):
         count = min(round(gap / usual), MOST_MISSING)
