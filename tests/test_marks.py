@@ -311,6 +311,17 @@ def test_a_struck_out_symbol_is_left_out_and_said() -> None:
     passed = result("x2", 0.97)
     best = surer(passed, [(reading, result("x2", 0.9))], [result(r"\phi", 0.95)], given.ink)
     assert best.latex == "x2" and best.warnings == (OUT,)
+    # A sign that nothing follows is rather a stroke that is struck out.
+    plus = result("x2+", 0.95)
+    best = surer(plus, [(reading, result("x2", 0.9))], [result("+", 0.95)], given.ink)
+    assert best.latex == "x2" and best.warnings == (OUT,)
+
+
+def test_specks_without_number_take_no_memory() -> None:
+    """The usual stroke of a thousand specks is a point; a line among them is not cut into such."""
+    specks = [np.array([[x, y], [x, y + 1e-9]], dtype=float) for x in range(30) for y in range(30)]
+    strokes = (*specks, line((0, 0), (30, 30)))
+    assert len(pieces_of(strokes, 1e-9)) == 901
 
 
 def test_an_answer_that_ends_with_a_sign_says_so() -> None:

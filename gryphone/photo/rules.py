@@ -94,13 +94,16 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     line = np.zeros_like(level)
     np.put(line, at, wanted[owner])
     tone = float(np.median(dark[line]))
-    if len(found) < MANY and tone > FAINT * levels.ink:
+    # Of a page full of lines, most of what is dark is no writing: lines the other way, say.
+    written = dark[mask & ~line & (dark > 0)]
+    ink = max(levels.ink, float(np.percentile(written, 95)) if len(written) else 0.0)
+    if len(found) < MANY and tone > FAINT * ink:
         return None
     # Where ink crosses, the column of ink is taller than the line is thick.
     thickness = line.sum() / max(sum(chain.covered for chain in found), 1)
     # A faint line comes and goes: what is left of it between its pieces is the line's, too.
     across = sorted((chain.rows(width) for chain in found), key=lambda rows: float(rows.mean()))
-    if tone < FAINT * levels.ink:
+    if tone < FAINT * ink:
         across += _missing(across)
     for rows, off in itertools.product(across, (-1, 0, 1)):
         row = (np.rint(rows).astype(int) + off).clip(0, len(line) - 1)
@@ -113,8 +116,8 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     crossing = _windows(turned, tall, np.logical_or).T
     soft = _windows(np.pad(line.T, ((0, 0), (2, 2))), 5, np.logical_or).T
     gone: Mask = soft & ~crossing
-    if tone < FAINT * levels.ink:  # a bar that happens to lie on a line is darker than the line
-        gone &= dark < (tone + levels.ink) / 2
+    if tone < FAINT * ink:  # a bar that happens to lie on a line is darker than the line
+        gone &= dark < (tone + ink) / 2
     return gone
 
 

@@ -48,7 +48,7 @@ SIGN = 0.85  # confidence in it alone from which a symbol with a line through it
 NO_SIGN, CLEARER = 0.5, 0.08  # below which it is none, and by how much surer the rest must be then
 NEARLY = 0.1  # by how much less will do for a hint at the first or last symbol
 FAIRLY = 0.85  # confidence below which simple symbols inside a formula are looked at, too
-STEP = 0.05  # usual strokes between dots along a line
+STEP, MOST_DOTS = 0.05, 2000  # usual strokes between dots along a line; of one line
 LEGIBLE = 0.4  # what the reading without it must reach
 MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as a formula has
 # Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
@@ -161,7 +161,8 @@ def _wanted(
     if word is None or reading.apart is None:
         return least, max(sure + reading.hint, LEGIBLE)
     if reading.note == OUT:
-        if result.latex == first.latex:  # the network itself has passed over it
+        # The network itself has passed over it; or it is a sign behind which nothing follows.
+        if result.latex == first.latex or (ends_open(first) and not is_joined(result)):
             return LEGIBLE, LEGIBLE
         if is_joined(result):
             return math.inf, math.inf
@@ -202,12 +203,16 @@ def is_joined(result: Result) -> bool:
     return not {*result.tokens[:1], *result.tokens[-1:]}.isdisjoint(JOINTS)
 
 
+def ends_open(result: Result) -> bool:
+    """Whether an answer ends with a sign that has something on both sides; a comma may end it."""
+    return bool(result.tokens) and result.tokens[-1] in JOINTS - {","}
+
+
 def open_ended(result: Result) -> Result:
-    """The same answer; it is said where it ends with a sign that has something on both sides."""
-    last = result.tokens[-1:]
-    if not last or last[0] not in JOINTS - {","}:
+    """The same answer; it is said where it ends with such a sign."""
+    if not ends_open(result):
         return result
-    return replace(result, warnings=(*result.warnings, OPEN.format(last[0])))
+    return replace(result, warnings=(*result.warnings, OPEN.format(result.tokens[-1])))
 
 
 def plain_text(result: Result) -> str:
@@ -362,5 +367,6 @@ def _dense(stroke: Stroke, step: float) -> Floats:
     if len(stroke) < 2:
         return stroke
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(stroke, axis=0).T))])
-    at = np.linspace(0, along[-1], int(along[-1] / max(step, 1e-9)) + 2)
+    # Among hundreds of specks the usual stroke is a point, and a step towards it nothing.
+    at = np.linspace(0, along[-1], min(int(along[-1] / max(step, 1e-9)), MOST_DOTS) + 2)
     return np.stack([np.interp(at, along, stroke[:, k]) for k in (0, 1)], 1)
