@@ -257,11 +257,11 @@ def cut_odds(boxes: Boxes, upper: Strip, lower: Strip, timed: bool = False) -> f
             return -math.inf
     longer = np.maximum(boxes.width, boxes.height)
     # The dot of an i that hangs on the strip beside it does not lie above the i's own.
-    bodies = (strip[longer[strip] > SPECK] for strip in (upper, lower))
-    (left, _, right, _), (begin, _, end, _) = (
-        boxes.around(body if len(body) else strip)
-        for body, strip in zip(bodies, (upper, lower), strict=True)
-    )
+    bodies = [
+        strip[large] if (large := longer[strip] > SPECK).any() else strip
+        for strip in (upper, lower)
+    ]
+    (left, _, right, _), (begin, _, end, _) = map(boxes.around, bodies)
     if max(left, begin) > min(right, end) and gap < APART:
         return -STEEP  # nothing lies above anything: rather one line that climbs
     if gap > (APART if timed else LOOSE) and (min(len(upper), len(lower)) > CRUMBS or gap > FAR):

@@ -402,10 +402,8 @@ def kind_of(part: Result, rest: Result, whole: Result, side: str) -> str:
 def is_text(result: Result) -> bool:
     """Whether a reading is a word: one known beside formulas, or doubtful letters in a row."""
     text = result.latex.lower()  # scripts are no part of words
-    if text in WORDS or (result.confidence < DOUBT and is_word(text)):
-        return True
     letters = text.isalpha() and text.isascii() and len(text) >= 4
-    return letters and result.confidence < DOUBT
+    return text in WORDS or (result.confidence < DOUBT and (letters or is_word(text)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ const SLOW_MS = 12_000; // without a word from the server
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
 
 async function* answers(question, signal) {
-  if (question.page) yield { event: "result", data: await recognizePage(question, signal) };
+  if (question.page || question.framed) yield { event: "result", data: await recognizePage(question, signal) };
   else if (question.live) yield { event: "result", data: await follow(question, signal) };
   else yield* recognize(question, signal);
 }

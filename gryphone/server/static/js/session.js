@@ -133,7 +133,7 @@ export class Session {
     if (data && isFramed(data)) {
       // Rows behind a bracket are read as a page is, where locks are on strokes.
       options.lock = Object.fromEntries(held.map(({ at, lock }) => [strokes.indexOf(inks[at][0]), lock.symbol]));
-      return { ...about, strokes: plain(strokes), page: true, framed: true };
+      return { ...about, strokes: plain(strokes), framed: true };
     }
     // New ink is followed at once, and read in full when the pen rests.
     const follows = !isCurrent(line) && (data || this.#added) && source.strokes;
@@ -160,9 +160,9 @@ export class Session {
   }
 
   /** Whether an answer to this would still be of use. */
-  isAbout({ page, framed, read, locks, opened, photo }) {
+  isAbout({ page, read, locks, opened, photo }) {
     if (opened) return this.incoming !== null;
-    if (page && !framed) return photo && !read ? this.drawing.now.photo === photo : this.drawing.strokes === read;
+    if (page) return photo && !read ? this.drawing.now.photo === photo : this.drawing.strokes === read;
     const there = new Set(this.drawing.strokes);
     const line = this.lineWith(read[0]);
     if (!line || !read.every((stroke) => there.has(stroke))) return false;
@@ -187,11 +187,11 @@ export class Session {
 
   /** Take an answer. { refused: symbol } where no formula keeps a lock. */
   receive({ question, data: answer, steps }) {
-    if (question.page && !question.framed) return this.#receivePage(question, answer);
+    if (question.page) return this.#receivePage(question, answer);
     const line = this.lineWith(question.read[0]);
-    // Rows that would fall apart stay as they were.
-    const whole = question.framed && (answer.formulas.length === 1 ? answer.formulas[0] : line.data);
-    const data = whole || answer;
+    // Rows behind a bracket that would fall apart stay as they were.
+    const rows = question.framed && (answer.formulas.length === 1 ? answer.formulas[0] : line.data);
+    const data = rows || answer;
     const broken = JSON.parse(question.locks).find(([at, symbol]) => data.symbols[at]?.symbol !== symbol);
     if (broken && this.onTrial) return { refused: broken[1] };
     const gone = new Set((data.erased ?? []).map((i) => question.read[i]));
