@@ -200,6 +200,9 @@ PAPERS = {
     "dust": Page(specks=60),
     "ruled": Page(rules=40),
     "squared": Page(rules=36, grid=True, rule_ink=(150, 190, 220)),
+    # So many that they pass for the paper's own noise, of which the darker half is ink.
+    "fine squares": Page(rules=24, grid=True, rule_ink=(150, 150, 150), rotate=0.7),
+    "squares": Page(rules=30, grid=True, rule_ink=(165, 165, 165), rotate=0.7),
     "dark rules": Page(rules=60, rule_ink=(60, 60, 60)),
     "dotted": Page(rules=30, dots=4, rule_ink=(110, 110, 120)),
     "dotted, askew": Page(rules=45, dots=4, rule_ink=(110, 110, 120), rotate=1.5),

@@ -22,10 +22,12 @@ from gryphone.photo.decode import Grey
 SPAN = 0.85  # of the page that a printed line crosses
 COVERED = 0.55  # of the page along which it must be visible
 FAINT = 0.6  # of the writing's darkness: a single line across the page that is fainter is printed
+VISIBLE = 0.5  # of the darkness from which on there is ink: squares are their own paper's noise
 MOST_PIECES = 2000  # level runs on one page; more are a texture
 MOST_MISSING = 5  # times the usual distance, between two lines
 UNEVEN = 0.15  # of that distance, by which it may differ
-MANY = 3  # so many lines across the page are printed however dark; a fraction bar is one
+MANY = 3  # so many lines from side to side are printed however dark; a fraction bar is one
+EDGE = 0.04  # of the page that may be missing of these at either side
 
 # Dotted paper, and squared paper of which the crossings alone are dark enough to be seen.
 LEAST_DOTS, MOST_DOTS = 10, 80  # that are looked at together
@@ -60,6 +62,7 @@ class _Chain:
 
 def without_rules(dark: Grey, mask: Mask, levels: Levels) -> Grey:
     """Darkness without printed lines; ink that crosses a line stays whole."""
+    mask = mask | (dark > VISIBLE * levels.low)
     for turned in (False, True):
         ink = mask.T if turned else mask
         gone = _printed(dark.T if turned else dark, ink, levels)
@@ -97,7 +100,9 @@ def _printed(dark: Grey, mask: Mask, levels: Levels) -> Mask | None:
     # Of a page full of lines, most of what is dark is no writing: lines the other way, say.
     written = dark[mask & ~line & (dark > 0)]
     ink = max(levels.ink, float(np.percentile(written, 95)) if len(written) else 0.0)
-    if len(found) < MANY and tone > FAINT * ink:
+    # Strokes may be as long as a picture without margins, but do not come out of its sides.
+    through = [c for c in found if c.left < EDGE * width and c.right > (1 - EDGE) * width]
+    if tone > FAINT * ink and len(through) < MANY:
         return None
     # Where ink crosses, the column of ink is taller than the line is thick.
     thickness = line.sum() / max(sum(chain.covered for chain in found), 1)
