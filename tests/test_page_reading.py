@@ -83,6 +83,13 @@ def test_what_is_crossed_out_is_reported_and_not_read(recognizer: Recognizer) ->
     assert "crossed out was left out" in found.notes
 
 
+def test_a_margin_is_reported_and_joins_no_lines(recognizer: Recognizer) -> None:
+    free = recognizer.recognize_page(page())
+    found = recognizer.recognize_page([*page().strokes, np.array([[-8.0, -5.0], [-8.0, 85.0]])])
+    assert [(a.kind, a.strokes) for a in found.asides] == [("margin line", (19,))]
+    assert found.separate == free.separate and "margin line was left out" in found.notes
+
+
 def test_options_of_one_formula_are_refused(recognizer: Recognizer) -> None:
     for options in ({"hint": "x?"}, {"deadline_ms": 50.0}, {"remask": [1]}):
         with pytest.raises(ConfigError, match=f"{next(iter(options))} is about one formula"):

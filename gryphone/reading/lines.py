@@ -50,6 +50,8 @@ SCRIBBLE = 5.0  # times its longer side, the length of a scribble's line
 STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them out; its length
 MOST_MARKS = 50  # of the longest strokes that are looked at
 STRAIGHT = 0.97  # of its length that its ends are apart
+MARGIN, UPRIGHT = 3.0, 0.06  # height of a line in the margin; its width over that
+ONE_SIDE = 0.8  # of the strokes that lie on one side of it
 TALL, NARROW = 1.8, 0.4  # of a bracket round several rows; width over height
 SHALLOW = 0.04  # depth over height of a bracket that is rather straight
 AROUND = 0.4  # by which a row may stick out above or below its bracket
@@ -308,6 +310,27 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
             under |= _inside(boxes, under)  # what lies along the line, an equals sign, say
             found.append(tuple(np.flatnonzero(under).tolist()))
     return found
+
+
+def margin_lines(strokes: Sequence[Stroke]) -> list[int]:
+    """Straight upright lines beside two rows of writing or more, with hardly any on their other
+    side: the margin of a page. Where something else is as tall, they may be a matrix's."""
+    boxes = Boxes(strokes)
+    upright = (boxes.height > MARGIN) & (boxes.width < UPRIGHT * boxes.height)
+    tall = boxes.height > 0.7 * boxes.height[upright].max(initial=0.0)
+    rest = np.flatnonzero(~upright)
+    if not len(rest) or not upright.any() or tall.sum() != 1:
+        return []
+    (line,) = np.flatnonzero(upright & tall)
+    points = strokes[line]
+    if np.hypot(*(points[-1] - points[0])) < STRAIGHT * np.hypot(*np.diff(points, axis=0).T).sum():
+        return []
+    middle = (boxes.left[rest] + boxes.right[rest]) / 2
+    right = float((middle > boxes.around([line])[2]).mean())
+    rows = strips_of([strokes[i] for i in rest])
+    heights = [boxes.middle(rest[row]) for row in rows if len(row) > CRUMBS]
+    beside = [h for h in heights if boxes.top[line] < h < boxes.bottom[line]]
+    return [int(line)] if max(right, 1 - right) > ONE_SIDE and len(beside) > 1 else []
 
 
 def _inside(boxes: Boxes, outer: Sequence[int] | Chosen) -> Chosen:

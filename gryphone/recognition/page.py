@@ -31,6 +31,7 @@ from gryphone.reading.lines import (
     cells_of,
     crossed_out,
     cut_odds,
+    margin_lines,
     rows_between,
     strips_of,
 )
@@ -71,6 +72,7 @@ RELATIONS = words(
 )
 MATRICES = {"(": "pmatrix", "[": "bmatrix", "{": "Bmatrix", "|": "vmatrix"}
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
+MARGIN = "margin line"
 NOT_OF_PAGES = ("hint", "remask", "given", "deadline_ms", "boxed")
 
 
@@ -93,7 +95,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Aside:
-    """Ink that is no formula: a word, the number of an exercise, what is crossed out."""
+    """Ink that is no formula: a word, a number, what is crossed out, a margin's line."""
 
     kind: str
     box: Box
@@ -199,6 +201,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     chosen = [group for run in runs for group in best_cuts(page, run, read)]
     formulas, asides = page.sorted_out(network, chosen, read, ask)
     asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
+    asides += [page.aside(MARGIN, np.array([line])) for line in page.margins]
     seconds = time.perf_counter() - began
     return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
 
@@ -257,16 +260,17 @@ def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> lis
 
 
 class Paper:
-    """A page under the eyes of a reader: its strokes, less what is crossed out."""
+    """A page under the eyes of a reader: its strokes, less what is crossed out and margins."""
 
     def __init__(self, given: Input) -> None:
         self.given, self.ink = given, given.ink
         self.timed = not given.retraced  # a tracing knows no order
         self.crossed = crossed_out(self.ink.strokes)
-        out = {i for some in self.crossed for i in some}
+        self.margins = margin_lines(self.ink.strokes)
+        out = {*itertools.chain(*self.crossed), *self.margins}
         self.kept = np.array([i for i in range(len(self.ink.strokes)) if i not in out], dtype=int)
         if not len(self.kept):  # then it is all that there is
-            self.crossed, self.kept = [], np.arange(len(self.ink.strokes))
+            self.crossed, self.margins, self.kept = [], [], np.arange(len(self.ink.strokes))
         self.boxes = Boxes(self.ink.strokes)
 
     def runs(self) -> list[list[Strip]]:

@@ -437,7 +437,7 @@ class FormulaAnswer(OneAnswer):
 class AsideAnswer(BaseModel):
     """Ink that is no formula."""
 
-    kind: Literal["text", "number", "crossed out"]
+    kind: Literal["text", "number", "crossed out", "margin line"]
     box: tuple[float, float, float, float]
     strokes: list[int]
     guess: str = Field(description="What it may say, or nothing.")

@@ -53,7 +53,7 @@ export interface PageAnswer {
   aligned: string;
   /** Their symbols' strokes are the page's. */
   formulas: (Answer & { box: [number, number, number, number]; strokes: number[] })[];
-  /** "text", "number" or "crossed out". */
+  /** "text", "number", "crossed out" or "margin line". */
   asides: { kind: string; box: [number, number, number, number]; strokes: number[]; guess: string }[];
   seconds: number;
   warnings: string[];
