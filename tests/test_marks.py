@@ -242,7 +242,24 @@ def test_only_doubtful_pictures_are_read_otherwise() -> None:
     given = picture(("x+1=2", 0))
     assert readings(given, result("x", 0.9)) == []
     tall = Input(replace(given.ink, strokes=tuple(s[:, ::-1] for s in given.ink.strokes)))
-    assert [r.note[-4:] for r in readings(tall, result("x", 0.4))][:3] == ["180°", " 90°", "270°"]
+    for sure, turns in (
+        (0.4, ["180°", " 90°", "270°"]),
+        (0.8, ["180°", " 90°", "270°"]),
+        (0.95, []),
+    ):
+        assert [r.note[-4:] for r in readings(tall, result("x", sure))][:3] == turns
+    # Hardly higher than wide: as many formulas are.
+    square = picture(("x+", 0))
+    square = Input(replace(square.ink, strokes=(*square.ink.strokes, *written("1", 0.5, 1.5))))
+    assert [r.note[-4:] for r in readings(square, result("x", 0.8))] == ["180°"]
+
+
+def test_a_picture_that_is_higher_than_wide_need_not_be_much_surer() -> None:
+    tall = tuple(np.stack([s[:, 1], -s[:, 0]], 1) for s in picture(("x+1=2", 0)).ink.strokes)
+    first = result("m", 0.5)
+    (turned,) = tried(Input(Ink(tall), tall), first, TURN.format(90))
+    assert surer(first, [(turned, result("x", 0.6))], [], Ink(tall)).latex == "x"
+    assert surer(first, [(turned, result("x", 0.55))], [], Ink(tall)).latex == "m"
 
 
 def test_a_turned_picture_is_read_upright() -> None:
@@ -437,6 +454,23 @@ def test_the_bracket_of_a_number_may_be_read_as_another_line(number: str) -> Non
     (reading,) = tried(given, first, APART)
     best = surer(first, [(reading, result("x+1=2", 0.8))], [result(number, 0.9)], given.ink)
     assert best.latex == "x+1=2" and best.warnings == (APART.format(number),)
+
+
+@pytest.mark.parametrize(
+    ("point", "said"), [((2.2, 1.0), "12"), ((2.2, 1.0), "12."), ((2.2, 0), "")]
+)
+def test_a_number_ends_with_a_point_that_the_answer_may_lack(
+    point: tuple[float, float], said: str
+) -> None:
+    given = picture(("12", 0), ("x+1=2", 4.5))
+    given = Input(Ink((*given.ink.strokes, line(point))), given.retraced)
+    first = result("12x+1=2", 0.94)  # so sure that nothing else is tried
+    pairs = [(reading, result("x+1=2", 0.93)) for reading in tried(given, first, APART)]
+    if not said:  # a dot that is not at its foot
+        assert pairs == []
+        return
+    best = surer(first, pairs, [result(said, 0.9)], given.ink)
+    assert best.latex == "x+1=2" and best.warnings == (APART.format(said),)
 
 
 def test_a_number_stands_less_far_apart_than_a_word() -> None:

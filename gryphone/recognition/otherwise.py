@@ -25,7 +25,8 @@ from gryphone.recognition.result import Box, Result
 
 HALF = 0.9  # confidence below which a picture is read upside down,
 DOUBT = 0.7  # without some of its ink, and
-TURNED = 0.5  # turned by a quarter
+TURNED = 0.5  # turned by a quarter, if it is not
+TALL = 1.8  # times as high as wide: few formulas are, and HALF and CLEARER are enough
 IN_DOUBT = 0.95  # below which it is said what makes it hard to read
 MORE = 0.25  # by how much surer another reading must be
 # The same in log odds, enough for half a turn of an answer that is fairly sure; and for a hint.
@@ -34,6 +35,7 @@ SLACK = 0.15  # by how much less will do for a hint that something stands apart
 SURE = 0.6  # what one without some ink must reach as well
 GAP = 1.2  # usual strokes between a formula and what stands beside it,
 NUMBERED = 0.8  # where the answer starts like the number of an exercise
+POINT, FOOT = 0.15, 0.25  # usual strokes: the most of a point; of the number's height, where it is
 SMALL, WIDE = 0.45, 0.75  # of the whole width that this may have; that a known word may have
 # Lines through a symbol. Signs of a formula are like that, too (x, +, t, \neq, \theta), so the more
 # that speaks for crossing out, the less surer the reading without it must be: of usual strokes that
@@ -56,7 +58,7 @@ UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
 NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).]")
 STARTS = re.compile(r"\(?[0-9a-zA-Z]{1,3}(?:\)|\.(?![0-9]))")  # 1.5 is no exercise
-LIKE_NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).,|/\]>1lj]")  # as the bracket may be read
+LIKE_NUMBER = re.compile(r"\(?[0-9a-zA-Z]{1,3}[).,|/\]>1ljI]")  # as the bracket may be read
 AFTER = re.compile(r"\([0-9]{1,3}\)")  # behind an equation; `(x)` is an argument
 WORDS = words(
     """or and if where so thus for let with when then hence since else otherwise answer proof
@@ -88,6 +90,7 @@ class Reading:
     apart: Input | None = None  # the rest, where what that says by itself matters
     more: float = MORE  # by how much surer it must be, and
     hint: float = math.inf  # for a hint, where it is not the answer
+    pointed: bool = False  # what is left out ends with a point on its line, like `12.`
 
 
 def readings(given: Input, first: Result) -> list[Reading]:
@@ -99,15 +102,19 @@ def readings(given: Input, first: Result) -> list[Reading]:
         note, turned = TURN.format(180), _turned(given, 2)
         found.append(Reading(turned, everything, note, more=min(more, MORE), hint=hint))
     width, height = np.ptp(np.concatenate(given.ink.strokes), axis=0)
-    if sure < TURNED and height > 0.6 * width:
+    tall = height > TALL * width
+    if sure < (HALF if tall else TURNED) and height > 0.6 * width:
         for quarters in (1, 3):
-            note = TURN.format(90 * quarters)
-            found.append(Reading(_turned(given, quarters), everything, note))
+            note, turned = TURN.format(90 * quarters), _turned(given, quarters)
+            found.append(Reading(turned, everything, note, more=CLEARER if tall else MORE))
     text = plain_text(first)
     like = text.lower().translate(LIKE)
-    if sure < DOUBT or LIKE_NUMBER.match(text) or like.startswith(tuple(WORDS)):
-        for out, left, more in _beside(given.ink, bool(STARTS.match(text))):
-            found += _without(given, out, APART, left, more)
+    doubtful = sure < DOUBT or LIKE_NUMBER.match(text) or like.startswith(tuple(WORDS))
+    for out, left, more in _beside(given.ink, bool(STARTS.match(text))):
+        pointed = left and _ends_with_point(given.ink, out)
+        if doubtful or pointed:
+            some = _without(given, out, APART, left, more)
+            found += [replace(reading, pointed=pointed) for reading in some]
     for out, last, more in _struck(given.ink):
         if last or more < MORE or sure < FAIRLY:
             found += _without(given, out, OUT, last, more, min(more - 0.1, 0.0))
@@ -181,7 +188,11 @@ def _wanted(
         least = min(LEGIBLE, sure)
     elif is_joined(word) or is_joined(result):
         return math.inf, math.inf
-    elif number.fullmatch(said) or NUMBER.match(plain_text(first)):
+    elif (
+        number.fullmatch(said)
+        or NUMBER.match(plain_text(first))
+        or (reading.pointed and NUMBER.fullmatch(said.rstrip(".") + "."))
+    ):
         # A bracket that only closes tells more than a point, or a line like one.
         strong, least = True, min(LEGIBLE if said.endswith(")") else SURE, sure)
     elif strong and LIKE_NUMBER.fullmatch(said):
@@ -287,6 +298,18 @@ def _beside(ink: Ink, numbered: bool) -> Iterator[tuple[np.ndarray, bool, float]
             # Numbers and words stand on the left, most of them.
             more = MORE if left else MORE + SLACK
             yield out, left, more if width < SMALL * (last - first) else math.inf
+
+
+def _ends_with_point(ink: Ink, out: np.ndarray) -> bool:
+    """Whether the last of some strokes is a point at the foot of the others."""
+    low, high = stroke_boxes([ink.strokes])[0]
+    usual, group = usual_size(low, high), np.flatnonzero(out)
+    point = group[high[group, 0].argmax()]
+    rest = group[group != point]
+    if not len(rest) or float((high[point] - low[point]).max()) > POINT * usual:
+        return False
+    top, bottom = float(low[rest, 1].min()), float(high[rest, 1].max())
+    return float(low[point, 1]) > bottom - FOOT * (bottom - top)
 
 
 def _struck(ink: Ink) -> list[tuple[np.ndarray, bool, float]]:
