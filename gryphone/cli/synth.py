@@ -269,6 +269,12 @@ def photos(
     glyphs: Annotated[
         Path | None, typer.Option(help="Another glyph bank than PACKED/glyphs.npz.")
     ] = None,
+    conditions: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of pictures with boxes, dust, fingertips.")
+    ] = 0.0,
+    struck: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of inks with something struck out.")
+    ] = 0.0,
 ) -> None:
     """Write formulas on paper, photograph and trace them: training samples for scans."""
     need("torch", "synth")
@@ -279,8 +285,8 @@ def photos(
 
     tokenizer = packed_tokenizer(packed)
     bank = packed / "glyphs.npz" if glyphs is None else glyphs
-    inks = write_for_photos(packed, bank, tokenizer, count, seed)
-    report = write_packed(photograph_inks(inks, seed, workers), out)
+    inks = write_for_photos(packed, bank, tokenizer, count, seed, struck)
+    report = write_packed(photograph_inks(inks, seed, workers, conditions), out)
     typer.echo(f"{out}: {report.packed} of {report.read} inks, {report.bytes:,} bytes")
     for name, why in report.left_out():
         typer.echo(f"{name}: {why}", err=True)

@@ -176,6 +176,15 @@ def struck_out(samples: Iterable[Sample | Unreadable], count: int, seed: int) ->
         yield Sample(name, "struck", ink.label, ink=replace(ink, id=name))
 
 
+def with_struck(ink: Ink, draw: Random, generator: np.random.Generator) -> Ink:
+    """An ink with one or two of its own symbols once more, struck or scribbled out."""
+    _, top, _, bottom = ink.bounds
+    piece = _Piece(
+        tuple((ink.label or "").split()), _at_size_one(ink, (top + bottom) / 2), ink.glyphs, (), ""
+    )
+    return replace(_with_struck(piece, [piece], draw, generator), id=ink.id, writer=ink.writer)
+
+
 def _with_struck(
     piece: "_Piece", pieces: Sequence["_Piece"], draw: Random, generator: np.random.Generator
 ) -> Ink:
@@ -252,7 +261,6 @@ class _Piece:
 
 def _piece(whole: _Whole) -> _Piece:
     ink = whole.ink
-    size = max(typical_stroke(ink.strokes), 1e-9)
     depth, level = 0, []
     pairs = sat_split(whole.tokens)
     for _, modifier in pairs:
@@ -265,10 +273,15 @@ def _piece(whole: _Whole) -> _Piece:
         for glyph, place in zip(ink.glyphs, whole.places, strict=True)
         if not level[place] and pairs[place][0] not in _LOW
     ]
-    left, top, _, bottom = ink.bounds
+    _, top, _, bottom = ink.bounds
     axis = float(np.median(centres)) if centres else (top + bottom) / 2
-    strokes = tuple((s - (left, axis)) / size for s in ink.strokes)
+    strokes = _at_size_one(ink, axis)
     return _Piece(whole.tokens, strokes, ink.glyphs, whole.places, ink.writer or "")
+
+
+def _at_size_one(ink: Ink, axis: float) -> tuple[Stroke, ...]:
+    size = max(typical_stroke(ink.strokes), 1e-9)
+    return tuple((s - (ink.bounds[0], axis)) / size for s in ink.strokes)
 
 
 def _centre(ink: Ink, glyph: Glyph) -> float:

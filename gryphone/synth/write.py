@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import torch
 
+from gryphone.data.pieces import with_struck
 from gryphone.data.samples import Sample
 from gryphone.errors import DataError, GryphoneError
 from gryphone.ink import Glyph, Ink
@@ -118,9 +121,10 @@ def write(
 
 
 def write_for_photos(
-    packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int
+    packed: Path, glyphs: Path, tokenizer: Tokenizer, count: int, seed: int, struck: float = 0.0
 ) -> Iterator[Sample]:
-    """`count` inks to photograph, half in TeX's layouts and half in real ones."""
+    """`count` inks to photograph, half in TeX's layouts and half in real ones; a share of them has
+    something struck out."""
     device = torch.device("cpu")
     composers = [
         SynthSource.of(
@@ -129,10 +133,13 @@ def write_for_photos(
         for kind, style in PHOTO_STYLES.items()
     ]
     generator = torch.Generator().manual_seed(seed)
+    draw, numbers = Random(seed), np.random.default_rng(seed)
     for begin in range(0, count, PHOTO_BATCH):
         composer = composers[begin // PHOTO_BATCH % len(composers)]
         made = composer.compose_some([min(PHOTO_BATCH, count - begin)], generator)
         for number, ink in enumerate(to_inks(made, composer.classes, tokenizer), begin):
+            if draw.random() < struck:
+                ink = with_struck(ink, draw, numbers)
             name = f"synth-{seed}-{number}"
             yield Sample(name, "synth-photo", ink.label, ink=replace(ink, glyphs=(), id=name))
 
