@@ -10,6 +10,7 @@ P ?= packed
 WORKERS ?= 1
 TAKES ?= 1
 FORMULAS ?= 435000
+PHOTOS ?= 12000
 
 gryphone := $(BIN)/gryphone
 pack := $(gryphone) data pack
@@ -87,7 +88,8 @@ $(P)/offhme-dirty.parquet: | $(P)
 $(P)/scans-dirty.parquet: | $(P)
 	$(pack) $(offline)/valid-2023-scans.tar --retake 900 --conditions 1 --keep-broken --out $@
 $(P)/synth-photo.parquet: $(P)/glyphs-letters.npz
-	$(gryphone) synth photos $(P) --glyphs $< --count 12000 --seed 61 --workers $(WORKERS) --out $@
+	$(gryphone) synth photos $(P) --glyphs $< --count $(PHOTOS) --seed 61 --conditions 0.5 \
+	  --struck 0.35 --workers $(WORKERS) --out $@
 
 # Letters of other people, one by one and in pairs.
 $(P)/train-letters-lone.parquet $(P)/train-letters-pairs.parquet: $(P)/train-letters-%.parquet: | $(P)

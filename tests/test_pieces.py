@@ -21,6 +21,7 @@ from gryphone.data.pieces import (
     read_pieces,
     rows,
     struck_out,
+    with_struck,
 )
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
@@ -182,6 +183,15 @@ def test_struck_out_symbols_are_ink_that_no_label_has() -> None:
     alone = replace(row("x+1"), writer=None)
     with pytest.raises(DataError, match="no ink says who wrote it"):
         [*struck_out(samples(alone), 1, 0)]
+
+
+def test_an_ink_of_nobody_has_its_own_symbols_struck_out() -> None:
+    ink = replace(row("x+1"), writer=None)
+    made = with_struck(ink, Random(0), np.random.default_rng(0))
+    assert (made.label, made.glyphs, made.writer) == (ink.label, ink.glyphs, None)
+    assert len(made.strokes) > len(ink.strokes)
+    for old, new in zip(ink.strokes, made.strokes, strict=False):  # at another size and place
+        np.testing.assert_allclose(np.ptp(new, axis=0) * 10, np.ptp(old, axis=0), atol=0.5)
 
 
 def test_pieces_by_name(tmp_path: Path) -> None:

@@ -581,6 +581,11 @@ def test_photographs_carry_their_labels(tmp_path: Path) -> None:
     assert all(s.ink is not None and len(s.label.split()) == 3 for s in inks)
     one = next(photograph_inks(inks, seed=1))
     assert one.label == inks[0].label and one.ink != inks[0].ink
+    some = list(write_for_photos(tmp_path, glyphs, tokenizer, 70, seed=1, struck=0.4))
+    more = [len(b.ink.strokes) - len(a.ink.strokes) for a, b in zip(inks, some, strict=True)]
+    assert [s.label for s in some] == [s.label for s in inks]
+    assert 15 < sum(number > 1 for number in more) < 45  # a symbol and a line at least
+    assert all(number in (0, *range(2, 20)) for number in more)
 
 
 def test_layouts_of_another_bank_are_refused() -> None:
