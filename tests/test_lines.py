@@ -16,7 +16,7 @@ from gryphone.reading.lines import (
     cells_of,
     crossed_out,
     cut_odds,
-    margin_lines,
+    margin_line,
     rows_between,
     strips_of,
 )
@@ -164,15 +164,15 @@ def test_a_line_in_the_margin_is_no_ink_of_the_rows_beside_it() -> None:
     rows = [*at("x+1=2", 0, 0), *at("n-1+n", 0, 25)]
     for x in (-8.0, 75.0):  # on either side
         upright = np.array([[x, -4.0], [x + 1, 15], [x, 39]])
-        assert sizes([*rows, upright]) != [8, 6] and margin_lines([*rows, upright]) == [14]
+        assert sizes([*rows, upright]) != [8, 6] and margin_line([*rows, upright]) == 14
     left = np.array([[-8.0, -4.0], [-8.0, 39]])
     numbered = [*at("1", -20, 0), *at("2", -20, 25), *rows, left]  # behind the numbers of exercises
-    assert margin_lines(numbered) == [len(numbered) - 1]
-    assert margin_lines(rows) == margin_lines([left]) == []
-    assert margin_lines([*at("x+1=2", 0, 0), left]) == []  # of one row it may be a symbol
-    assert margin_lines([*rows, left, left + np.array([80, 0])]) == []  # a determinant
-    assert margin_lines([*rows, left + np.array([30, 0])]) == []  # between two columns
-    assert margin_lines([*rows, brace(-8, -3, 42)]) == []
+    assert margin_line(numbered) == len(numbered) - 1
+    assert margin_line(rows) is margin_line([left]) is None
+    assert margin_line([*at("x+1=2", 0, 0), left]) is None  # of one row it may be a symbol
+    assert margin_line([*rows, left, left + np.array([80, 0])]) is None  # a determinant
+    assert margin_line([*rows, left + np.array([30, 0])]) is None  # between two columns
+    assert margin_line([*rows, brace(-8, -3, 42)]) is None
 
 
 def arc(left: float, top: float, height: float, depth: float) -> Stroke:

@@ -312,25 +312,24 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
     return found
 
 
-def margin_lines(strokes: Sequence[Stroke]) -> list[int]:
-    """Straight upright lines beside two rows of writing or more, with hardly any on their other
-    side: the margin of a page. Where something else is as tall, they may be a matrix's."""
+def margin_line(strokes: Sequence[Stroke]) -> int | None:
+    """A straight upright line beside two rows of writing or more, with hardly any on its other
+    side: the margin of a page. Where something else is as tall, it may be a matrix's."""
     boxes = Boxes(strokes)
-    upright = (boxes.height > MARGIN) & (boxes.width < UPRIGHT * boxes.height)
-    tall = boxes.height > 0.7 * boxes.height[upright].max(initial=0.0)
-    rest = np.flatnonzero(~upright)
-    if not len(rest) or not upright.any() or tall.sum() != 1:
-        return []
-    (line,) = np.flatnonzero(upright & tall)
-    points = strokes[line]
-    if np.hypot(*(points[-1] - points[0])) < STRAIGHT * np.hypot(*np.diff(points, axis=0).T).sum():
-        return []
-    middle = (boxes.left[rest] + boxes.right[rest]) / 2
-    right = float((middle > boxes.around([line])[2]).mean())
-    rows = strips_of([strokes[i] for i in rest])
-    heights = [boxes.middle(rest[row]) for row in rows if len(row) > CRUMBS]
-    beside = [h for h in heights if boxes.top[line] < h < boxes.bottom[line]]
-    return [int(line)] if max(right, 1 - right) > ONE_SIDE and len(beside) > 1 else []
+    line = int(np.argmax(boxes.height))
+    rest, height = np.delete(np.arange(len(strokes)), line), float(boxes.height[line])
+    highest = float(boxes.height[rest].max(initial=0.0))
+    if height < max(MARGIN, 1.4 * highest) or boxes.width[line] > UPRIGHT * height:
+        return None
+    points = strokes[line] / boxes.usual
+    if height < STRAIGHT * float(np.hypot(*np.diff(points, axis=0).T).sum()):
+        return None
+    right = float(((boxes.left + boxes.right)[rest] / 2 > boxes.right[line]).mean())
+    rows = [
+        rest[row] for row in strips_of([strokes[i] for i in rest.tolist()]) if len(row) > CRUMBS
+    ]
+    beside = [row for row in rows if boxes.top[line] < boxes.middle(row) < boxes.bottom[line]]
+    return line if max(right, 1 - right) > ONE_SIDE and len(beside) > 1 else None
 
 
 def _inside(boxes: Boxes, outer: Sequence[int] | Chosen) -> Chosen:

@@ -31,7 +31,7 @@ from gryphone.reading.lines import (
     cells_of,
     crossed_out,
     cut_odds,
-    margin_lines,
+    margin_line,
     rows_between,
     strips_of,
 )
@@ -201,7 +201,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     chosen = [group for run in runs for group in best_cuts(page, run, read)]
     formulas, asides = page.sorted_out(network, chosen, read, ask)
     asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
-    asides += [page.aside(MARGIN, np.array([line])) for line in page.margins]
+    asides += [page.aside(MARGIN, np.array([line])) for line in page.margin]
     seconds = time.perf_counter() - began
     return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
 
@@ -260,17 +260,18 @@ def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> lis
 
 
 class Paper:
-    """A page under the eyes of a reader: its strokes, less what is crossed out and margins."""
+    """A page under the eyes of a reader: its strokes, less what is crossed out and its margin."""
 
     def __init__(self, given: Input) -> None:
         self.given, self.ink = given, given.ink
         self.timed = not given.retraced  # a tracing knows no order
         self.crossed = crossed_out(self.ink.strokes)
-        self.margins = margin_lines(self.ink.strokes)
-        out = {*itertools.chain(*self.crossed), *self.margins}
+        line = margin_line(self.ink.strokes)
+        self.margin = [] if line is None else [line]
+        out = {*itertools.chain(*self.crossed), *self.margin}
         self.kept = np.array([i for i in range(len(self.ink.strokes)) if i not in out], dtype=int)
         if not len(self.kept):  # then it is all that there is
-            self.crossed, self.margins, self.kept = [], [], np.arange(len(self.ink.strokes))
+            self.crossed, self.margin, self.kept = [], [], np.arange(len(self.ink.strokes))
         self.boxes = Boxes(self.ink.strokes)
 
     def runs(self) -> list[list[Strip]]:
