@@ -1,6 +1,7 @@
 """Pages of formulas: read together, put together, on the command line and over HTTP."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,6 +131,19 @@ def test_where_geometry_doubts_the_surer_reading_decides() -> None:
     assert [len(s) for s in best_cuts(paper, run, parts)] == [8, 6]
     whole = dict(zip(keys, (said("a", 0.3), said("c", 0.9), said("b", 0.3)), strict=True))
     assert [len(s) for s in best_cuts(paper, run, whole)] == [14]
+
+
+def test_lines_that_are_sure_to_be_two_do_not_hide_another_cut() -> None:
+    """A script above its line is a strip of its own, until it joins the line; then it is far below
+    the line before it."""
+    first, script = at("n-1", 0, 0), at("1", 40, 18, 5.0)
+    lines = [*at("x+1", 0, 26), *at("n-1+n", 0, 42)]
+    paper = Paper(Input(Ink((*first, *script, *lines))))
+    run = [np.arange(3), np.arange(3, 9), np.arange(9, 15)]
+    assert paper.odds(run[0], run[1]) == math.inf > paper.odds(run[1], run[2])
+    read = {tuple(some.tolist()): said("c", 0.1) for some in segments(run)}
+    read |= {tuple(some.tolist()): said("a", 0.9) for some in run}
+    assert [len(some) for some in best_cuts(paper, run, read)] == [3, 6, 6]
 
 
 def cuts_of(given: Input, *readings: Result) -> list[int]:

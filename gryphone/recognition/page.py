@@ -64,6 +64,7 @@ LEAST = 0.02  # confidence that counts as none
 # no time tells lines apart there, any cut; a share of the odds that strips read as one are one.
 # Each symbol but one that is lost in such a reading speaks against it.
 PAPER, TRACED, ONE, LOST, MOST_LOST = 0.3, 1.0, 0.25, 1.0, 4
+MOST_ODDS = 20.0  # of those by the paper
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
 FAR_APART = 3.0  # between two formulas on one line
 RELATIONS = words(
@@ -251,8 +252,8 @@ def best_cuts(page: Paper, run: Sequence[Strip], read: dict[Any, Result]) -> lis
                 apart = sum(len(read[_key(run[k])].symbols) for k in range(i, j))
                 lost = min(max(0, apart - len(whole.symbols) - 1), MOST_LOST)
                 score += ONE * max(0.0, math.log(sure / (1 - sure))) - LOST * lost
-            inner = sum(page.odds(run[k - 1], run[k]) for k in range(i + 1, j))
-            score += PAPER * ((page.odds(run[i - 1], run[i]) if i else 0.0) - inner)
+            inner = sum(page.doubt(run[k - 1], run[k]) for k in range(i + 1, j))
+            score += PAPER * ((page.doubt(run[i - 1], run[i]) if i else 0.0) - inner)
             score += TRACED * (i > 0 and not page.timed)
             ways.append((score, [*before, strip]))
         best.append(max(ways, key=lambda way: way[0]))
@@ -289,8 +290,12 @@ class Paper:
         return runs
 
     def odds(self, upper: Strip, lower: Strip) -> float:
-        """Log-odds that there are two lines."""
+        """Log-odds that there are two lines; infinite where there is no doubt."""
         return cut_odds(self.boxes, upper, lower, self.timed)
+
+    def doubt(self, upper: Strip, lower: Strip) -> float:
+        """The same, but finite: strips of one run that grew together may be sure of it."""
+        return min(max(self.odds(upper, lower), -MOST_ODDS), MOST_ODDS)
 
     def box(self, strip: Strip) -> Box:
         """Around some of the strokes, in the coordinates of the input."""
