@@ -11,6 +11,7 @@ import itertools
 import math
 import time
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -67,6 +68,9 @@ PAPER, TRACED, ONE, LOST, MOST_LOST = 0.3, 1.0, 0.25, 1.0, 4
 MOST_ODDS = 20.0  # of those by the paper
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
 FAR_APART = 3.0  # between two formulas on one line
+# Columns: usual strokes of paper between them, and by how much the mean log confidence must be
+# higher than that of rows across the page.
+GUTTER, MOST_COLUMNS, SIDE_BY_SIDE = 2.0, 4, 0.15
 RELATIONS = words(
     r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
     \subseteq \Rightarrow \Leftrightarrow \iff \implies"""
@@ -189,7 +193,26 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     check_ask(ask)
     began = time.perf_counter()
     page = Paper(given)
-    runs = check_lines(page.runs(), given.ink.id)
+    best = read_lines(network, page, ask)
+    least = evidence(best[0]) + SIDE_BY_SIDE
+    for columns in page.columns():
+        found = [read_lines(network, column, ask) for column in columns]
+        formulas = [formula for some, _ in found for formula in some]
+        several = max(len(some) for some, _ in found) > 1
+        cut = any(is_joined(formula.result) for formula in formulas)
+        if several and not cut and evidence(formulas) > least:
+            least = evidence(formulas)
+            best = formulas, [aside for _, some in found for aside in some]
+    formulas, asides = best
+    asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
+    asides += [page.aside(MARGIN, np.array([line])) for line in page.margin]
+    seconds = time.perf_counter() - began
+    return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
+
+
+def read_lines(network: Network, page: Paper, ask: Ask) -> tuple[list[Formula], list[Aside]]:
+    """The formulas of a page in one column, and the words and numbers beside them."""
+    runs = check_lines(page.runs(), page.ink.id)
     every, frames = to_read(page, runs)
     lone = {_key(strip) for run in runs for strip in run}
     read = dict(zip(map(_key, every), read_all(network, page, every, ask, lone), strict=True))
@@ -200,11 +223,14 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
         if even > sure:
             read[key] = put
     chosen = [group for run in runs for group in best_cuts(page, run, read)]
-    formulas, asides = page.sorted_out(network, chosen, read, ask)
-    asides += [page.aside(CROSSED, np.array(some)) for some in page.crossed]
-    asides += [page.aside(MARGIN, np.array([line])) for line in page.margin]
-    seconds = time.perf_counter() - began
-    return PageResult(tuple(formulas), tuple(asides), seconds, given.ink.id, given.ink.notes)
+    return page.sorted_out(network, chosen, read, ask)
+
+
+def evidence(formulas: Sequence[Formula]) -> float:
+    """What the readings of the same ink have for them: the mean log confidence of its strokes."""
+    sure = [math.log(max(f.result.confidence, LEAST)) for f in formulas]
+    weights = [len(f.strokes) for f in formulas]
+    return float(np.average(sure, weights=weights)) if formulas else -math.inf
 
 
 def to_read(
@@ -292,6 +318,24 @@ class Paper:
     def odds(self, upper: Strip, lower: Strip) -> float:
         """Log-odds that there are two lines; infinite where there is no doubt."""
         return cut_odds(self.boxes, upper, lower, self.timed)
+
+    def columns(self) -> list[list[Paper]]:
+        """The page cut where paper runs from top to bottom, everywhere, or where it is widest."""
+        order, _, room = in_order(self.boxes.left[self.kept], self.boxes.right[self.kept])
+        cuts = np.flatnonzero(room > GUTTER) + 1
+        ways = []
+        for some in [cuts, np.array([int(np.argmax(room)) + 1])][: len(cuts)]:
+            parts = [np.sort(part) for part in np.split(self.kept[order], some)]
+            rows = [len(strips_of([self.ink.strokes[i] for i in part])) for part in parts]
+            if len(parts) <= MOST_COLUMNS and max(rows) > 1:
+                ways.append([self.part(part) for part in parts])
+        return ways
+
+    def part(self, strip: Strip) -> Paper:
+        """The same page with some of its strokes."""
+        part = copy(self)
+        part.kept = strip
+        return part
 
     def doubt(self, upper: Strip, lower: Strip) -> float:
         """The same, but finite: strips of one run that grew together may be sure of it."""
