@@ -20,6 +20,7 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
 from gryphone.recognition.page import (
+    MOST_COLUMNS,
     Formula,
     Frame,
     PageResult,
@@ -144,6 +145,46 @@ def test_lines_that_are_sure_to_be_two_do_not_hide_another_cut() -> None:
     read = {tuple(some.tolist()): said("c", 0.1) for some in segments(run)}
     read |= {tuple(some.tolist()): said("a", 0.9) for some in run}
     assert [len(some) for some in best_cuts(paper, run, read)] == [3, 6, 6]
+
+
+def columns_of(*columns: tuple[str, ...]) -> Ink:
+    """Rows of symbols in columns, 40 units (four symbols) of paper between them."""
+    reach, strokes = 0.0, []
+    for texts in columns:
+        for k, text in enumerate(texts):
+            strokes += at(text, reach, 30.0 * k)
+        reach += 12.0 * max(map(len, texts)) + 40
+    return Ink(tuple(strokes))
+
+
+def test_columns_are_cut_where_paper_runs_from_top_to_bottom() -> None:
+    def columns(ink: Ink) -> list[list[list[int]]]:
+        return [[part.kept.tolist() for part in way] for way in Paper(Input(ink)).columns()]
+
+    both = [[*range(11)], [*range(11, 25)]]
+    assert columns(columns_of(("x+1=2", "n-1"), ("2=1+x", "n-1+n"))) == [both]
+    assert columns(columns_of(("x+1=2", "n-1"))) == []
+    assert columns(columns_of(("x+1=2",), ("n-1",))) == []  # one row
+    three = columns(columns_of(("x", "n"), ("x", "1"), ("2", "1")))
+    assert [len(way) for way in three] == [3, 2]  # everywhere, and where it is widest
+    assert columns(columns_of(*[("x", "n")] * 6)) != [] and MOST_COLUMNS < 6  # the widest alone
+    assert all(len(way) == 2 for way in columns(columns_of(*[("x", "n")] * 6)))
+
+
+def test_a_page_in_two_columns_is_read_column_by_column() -> None:
+    recognizer = load()
+    examples = Path(__file__).parents[1] / "examples" / "ink"
+    names = ("06-line", "14-euler", "05-root", "13-quadratic")
+    alone = [recognizer.recognize(examples / f"{name}.inkml") for name in names]
+    strokes: list[np.ndarray] = []
+    for number, name in enumerate(names):
+        own = recognizer.encode(examples / f"{name}.inkml").ink.strokes
+        size = np.median([np.ptp(s, axis=0).max() for s in own]) / 10
+        corner = np.concatenate(own).min(0)
+        place = np.array([98.0 * (number > 1), 60.0 * (number % 2)])
+        strokes += [(s - corner) / size + place for s in own]
+    found = recognizer.recognize_page(strokes)
+    assert found.separate == tuple(one.latex for one in alone)
 
 
 def cuts_of(given: Input, *readings: Result) -> list[int]:
