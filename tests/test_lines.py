@@ -168,10 +168,12 @@ def test_a_line_in_the_margin_is_no_ink_of_the_rows_beside_it() -> None:
     left = np.array([[-8.0, -4.0], [-8.0, 39]])
     numbered = [*at("1", -20, 0), *at("2", -20, 25), *rows, left]  # behind the numbers of exercises
     assert margin_line(numbered) == len(numbered) - 1
+    columns = [*rows, *at("n-1", 100, 0), *at("x+1", 100, 25), left + np.array([93, 0])]
+    assert margin_line(columns) == len(columns) - 1  # between two columns
     assert margin_line(rows) is margin_line([left]) is None
     assert margin_line([*at("x+1=2", 0, 0), left]) is None  # of one row it may be a symbol
     assert margin_line([*rows, left, left + np.array([80, 0])]) is None  # a determinant
-    assert margin_line([*rows, left + np.array([30, 0])]) is None  # between two columns
+    assert margin_line([*rows, left + np.array([30, 0])]) is None  # through the rows
     assert margin_line([*rows, brace(-8, -3, 42)]) is None
 
 

@@ -51,7 +51,7 @@ STRUCK, STRUCK_LONG = 3, 2.0  # strokes that a line must cross to strike them ou
 MOST_MARKS = 50  # of the longest strokes that are looked at
 STRAIGHT = 0.97  # of its length that its ends are apart
 MARGIN, UPRIGHT = 3.0, 0.06  # height of a line in the margin; its width over that
-ONE_SIDE = 0.8  # of the strokes that lie on one side of it
+ONE_SIDE, PAPER = 0.8, 0.7  # of the strokes that lie on one side of it; else, paper on both
 TALL, NARROW = 1.8, 0.4  # of a bracket round several rows; width over height
 SHALLOW = 0.04  # depth over height of a bracket that is rather straight
 AROUND = 0.4  # by which a row may stick out above or below its bracket
@@ -314,7 +314,8 @@ def crossed_out(strokes: Sequence[Stroke]) -> list[tuple[int, ...]]:
 
 def margin_line(strokes: Sequence[Stroke]) -> int | None:
     """A straight upright line beside two rows of writing or more, with hardly any on its other
-    side: the margin of a page. Where something else is as tall, it may be a matrix's."""
+    side, or with paper on both: the margin of a page, or what parts its columns. Where something
+    else is as tall, it may be a matrix's."""
     boxes = Boxes(strokes)
     line = int(np.argmax(boxes.height))
     rest, height = np.delete(np.arange(len(strokes)), line), float(boxes.height[line])
@@ -324,12 +325,18 @@ def margin_line(strokes: Sequence[Stroke]) -> int | None:
     points = strokes[line] / boxes.usual
     if height < STRAIGHT * float(np.hypot(*np.diff(points, axis=0).T).sum()):
         return None
-    right = float(((boxes.left + boxes.right)[rest] / 2 > boxes.right[line]).mean())
+    right = (boxes.left + boxes.right)[rest] / 2 > boxes.right[line]
+    before, behind = rest[~right], rest[right]
+    room = min(
+        boxes.left[line] - boxes.right[before].max(initial=-math.inf),
+        boxes.left[behind].min(initial=math.inf) - boxes.right[line],
+    )
+    beside_it = max(len(before), len(behind)) > ONE_SIDE * len(rest) or room > PAPER
     rows = [
         rest[row] for row in strips_of([strokes[i] for i in rest.tolist()]) if len(row) > CRUMBS
     ]
     beside = [row for row in rows if boxes.top[line] < boxes.middle(row) < boxes.bottom[line]]
-    return line if max(right, 1 - right) > ONE_SIDE and len(beside) > 1 else None
+    return line if beside_it and len(beside) > 1 else None
 
 
 def _inside(boxes: Boxes, outer: Sequence[int] | Chosen) -> Chosen:

@@ -195,7 +195,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     page = Paper(given)
     best = read_lines(network, page, ask)
     least = evidence(best[0]) + SIDE_BY_SIDE
-    for columns in page.columns():
+    for columns in page.columns() if least < 0 else []:  # no logarithm is more than that
         found = [read_lines(network, column, ask) for column in columns]
         formulas = [formula for some, _ in found for formula in some]
         several = max(len(some) for some, _ in found) > 1
