@@ -20,6 +20,7 @@ from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
 from gryphone.recognition.page import (
+    MARGIN,
     MOST_COLUMNS,
     Formula,
     Frame,
@@ -185,6 +186,13 @@ def test_a_page_in_two_columns_is_read_column_by_column() -> None:
         strokes += [(s - corner) / size + place for s in own]
     found = recognizer.recognize_page(strokes)
     assert found.separate == tuple(one.latex for one in alone)
+    # Far apart, rows across are as sure, and keep their order, unless there is a line between.
+    wide = [s + np.array([60.0 * (s[0, 0] > 90), 0.0]) for s in strokes]
+    line = np.array([[115.0, -5.0], [115.5, 60.0], [115.0, 110.0]])
+    across = tuple(alone[k].latex for k in (0, 2, 1, 3))
+    assert recognizer.recognize_page(wide).separate == across
+    divided = recognizer.recognize_page([*wide, line])
+    assert divided.separate == found.separate and [a.kind for a in divided.asides] == [MARGIN]
 
 
 def cuts_of(given: Input, *readings: Result) -> list[int]:

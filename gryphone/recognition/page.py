@@ -25,6 +25,7 @@ from gryphone.reading.inputs import Input
 from gryphone.reading.lines import (
     COLUMN,
     CONDITION,
+    ONE_SIDE,
     Boxes,
     Strip,
     bracket_of,
@@ -69,7 +70,7 @@ MOST_ODDS = 20.0  # of those by the paper
 BESIDE = 1.2  # usual strokes between a formula and what stands beside it, and
 FAR_APART = 3.0  # between two formulas on one line
 # Columns: usual strokes of paper between them, and by how much the mean log confidence must be
-# higher than that of rows across the page.
+# higher than that of rows across the page; where a line was drawn between them, may be lower.
 GUTTER, MOST_COLUMNS, SIDE_BY_SIDE = 2.0, 4, 0.15
 RELATIONS = words(
     r"""= < > \leq \geq \le \ge \neq \ne \approx \equiv \sim \simeq \cong \propto \in \subset
@@ -194,7 +195,7 @@ def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     began = time.perf_counter()
     page = Paper(given)
     best = read_lines(network, page, ask)
-    least = evidence(best[0]) + SIDE_BY_SIDE
+    least = evidence(best[0]) + (-SIDE_BY_SIDE if page.is_divided else SIDE_BY_SIDE)
     for columns in page.columns() if least < 0 else []:  # no logarithm is more than that
         found = [read_lines(network, column, ask) for column in columns]
         formulas = [formula for some, _ in found for formula in some]
@@ -330,6 +331,12 @@ class Paper:
             if len(parts) <= MOST_COLUMNS and max(rows) > 1:
                 ways.append([self.part(part) for part in parts])
         return ways
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether its line is no margin, but has a column on either side."""
+        right = self.boxes.left[self.kept] > self.boxes.right[self.margin].max(initial=-math.inf)
+        return bool(self.margin) and 1 - ONE_SIDE <= float(right.mean()) <= ONE_SIDE
 
     def part(self, strip: Strip) -> Paper:
         """The same page with some of its strokes."""
