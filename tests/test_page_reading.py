@@ -166,6 +166,7 @@ def test_columns_are_cut_where_paper_runs_from_top_to_bottom() -> None:
     assert columns(columns_of(("x+1=2", "n-1"), ("2=1+x", "n-1+n"))) == [both]
     assert columns(columns_of(("x+1=2", "n-1"))) == []
     assert columns(columns_of(("x+1=2",), ("n-1",))) == []  # one row
+    assert columns(Ink((np.array([[0.0, 0.0], [9.0, 9.0]]),))) == []  # one stroke
     three = columns(columns_of(("x", "n"), ("x", "1"), ("2", "1")))
     assert [len(way) for way in three] == [3, 2]  # everywhere, and where it is widest
     assert columns(columns_of(*[("x", "n")] * 6)) != [] and MOST_COLUMNS < 6  # the widest alone

@@ -324,6 +324,8 @@ class Paper:
         """The page cut where paper runs from top to bottom, everywhere, or where it is widest."""
         order, _, room = in_order(self.boxes.left[self.kept], self.boxes.right[self.kept])
         cuts = np.flatnonzero(room > GUTTER) + 1
+        if not len(cuts):  # one stroke has no room beside it
+            return []
         ways = []
         for some in [cuts, np.array([int(np.argmax(room)) + 1])][: len(cuts)]:
             parts = [np.sort(part) for part in np.split(self.kept[order], some)]
