@@ -80,6 +80,21 @@ def test_two_lines_of_ink(desk: Desk) -> None:
     assert desk.past() == [locked]
 
 
+def test_a_note_leaves_the_formulas_alone(desk: Desk) -> None:
+    columns = [below("06-line", "14-euler"), below("05-root", "04-indices")]
+    ends = [max(p[0] for s in column for p in s) for column in columns]
+    right = [[(x + ends[0] + 160, y) for x, y in s] for s in columns[1]]
+    bottom = max(p[1] for s in columns[0] + right for p in s)
+    line = [(ends[0] + 80 + k / 100, k * bottom / 2) for k in range(3)]
+    desk.write(desk.placed([*columns[0], *right, line]))
+    note = desk.find("#note")
+    expect(note).to_have_text("margin line was left out")
+    desk.settle()
+    boxes = [desk.find(name).bounding_box() for name in (".stage", "#note")]
+    assert boxes[0] is not None and boxes[1] is not None
+    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1
+
+
 def test_two_lines_of_a_picture(desk: Desk) -> None:
     parts = [Image.open(EXAMPLES / "clean" / f"{name}.png") for name in ("02-sum", "06-line")]
     page = Image.new("L", (max(p.width for p in parts), sum(p.height for p in parts) + 40), 255)

@@ -92,11 +92,11 @@ export class FormulaView extends EventTarget {
   #layout() {
     if (!this.#shown) return;
     this.#stage.style.fontSize = "";
-    const { paddingLeft, paddingTop } = getComputedStyle(this.#host);
+    const { paddingLeft, paddingTop, paddingBottom } = getComputedStyle(this.#host);
     const [width, height] = [this.#stage.offsetWidth, this.#stage.offsetHeight];
     const share = Math.min(
       (this.#host.clientWidth - 2 * parseFloat(paddingLeft)) / width,
-      (this.#host.clientHeight - 2 * parseFloat(paddingTop)) / height,
+      (this.#host.clientHeight - parseFloat(paddingTop) - parseFloat(paddingBottom)) / height,
     );
     if (share < 1) {
       const size = parseFloat(getComputedStyle(this.#stage).fontSize);
