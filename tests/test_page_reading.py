@@ -19,20 +19,9 @@ from gryphone.errors import ConfigError, InkError, LatexError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
-from gryphone.recognition.page import (
-    MARGIN,
-    MOST_COLUMNS,
-    Formula,
-    Frame,
-    PageResult,
-    Paper,
-    at_relation,
-    best_cuts,
-    is_text,
-    kind_of,
-    put_together,
-    segments,
-)
+from gryphone.recognition.page import MARGIN, best_cuts, is_text, kind_of, segments
+from gryphone.recognition.page_result import Formula, PageResult, at_relation
+from gryphone.recognition.paper import MOST_COLUMNS, Frame, Paper, put_together
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result, Symbol
 from gryphone.studies.pages import count_page, pages_of, shares

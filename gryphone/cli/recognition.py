@@ -16,7 +16,7 @@ from gryphone.writers import TARGETS, check_target
 
 if TYPE_CHECKING:
     from gryphone.recognition.batch import BatchReport
-    from gryphone.recognition.page import PageResult
+    from gryphone.recognition.page_result import PageResult
     from gryphone.recognition.recognizer import Recognizer
     from gryphone.recognition.result import Result
 

@@ -24,7 +24,8 @@ from gryphone.reading.inputs import STDIN, Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.page import PageResult, read_page
+from gryphone.recognition.page import read_page
+from gryphone.recognition.page_result import PageResult
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
 from gryphone.recognition.result import Result
 from gryphone.recognition.session import Session

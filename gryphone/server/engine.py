@@ -20,7 +20,7 @@ from typing import Any
 from gryphone.errors import CheckpointError, GryphoneError
 from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, answer_together, prepare
-from gryphone.recognition.page import PageResult
+from gryphone.recognition.page_result import PageResult
 from gryphone.recognition.question import AUTO_STEPS, Ask, Step
 from gryphone.recognition.recognizer import Encoded, Recognizer, load
 from gryphone.recognition.result import Result

@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from gryphone.errors import GryphoneError
 from gryphone.latex.mathml import to_mathml
 from gryphone.recognition.constraints import given_of
-from gryphone.recognition.page import PageResult, check_ask, read_page
+from gryphone.recognition.page import check_ask, read_page
+from gryphone.recognition.page_result import PageResult
 from gryphone.recognition.question import Ask, Step
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result

@@ -24,7 +24,8 @@ from gryphone.reading.inkml import read_inkml
 from gryphone.reading.inputs import Input, format_of
 from gryphone.reading.strokes import read_strokes
 from gryphone.recognition.drawing import patches_of
-from gryphone.recognition.page import Paper, check_lines, to_read
+from gryphone.recognition.page import check_lines, to_read
+from gryphone.recognition.paper import Paper
 from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
 from gryphone.server.schemas import Options, parse_live, parse_options, parse_request

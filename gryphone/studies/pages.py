@@ -21,7 +21,7 @@ from gryphone.data.samples import Sample
 from gryphone.errors import ConfigError, GryphoneError, writing
 from gryphone.ink import Floats, Ink, Stroke, typical_stroke
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.page import Formula
+from gryphone.recognition.page_result import Formula
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.release.card import table
 from gryphone.studies.invariance import is_right
