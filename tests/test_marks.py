@@ -17,7 +17,7 @@ from gryphone.photo import marks
 from gryphone.photo.image import BLURRED, FILLED, read_image
 from gryphone.photo.lines import slimmed, smear_of, without_motion
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.answer import _has_lines
+from gryphone.recognition.extent import has_lines
 from gryphone.recognition.otherwise import (
     APART,
     OUT,
@@ -212,11 +212,11 @@ def lines(ink: Ink, gap: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_two_lines_are_more_than_one_formula() -> None:
-    assert _has_lines(*lines(INK, 1.0))
-    assert not _has_lines(*lines(INK, 0.4))
-    assert not _has_lines(*lines(row("x"), 1.0))  # two symbols may be a column
+    assert has_lines(*lines(INK, 1.0))
+    assert not has_lines(*lines(INK, 0.4))
+    assert not has_lines(*lines(row("x"), 1.0))  # two symbols may be a column
     low, high = (np.array([f(s, 0) for s in fraction().strokes]) for f in (np.min, np.max))
-    assert not _has_lines(low, high)
+    assert not has_lines(low, high)
 
 
 # --- other readings ---------------------------------------------------------------------------

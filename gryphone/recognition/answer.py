@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
-from gryphone.config import ModelConfig
 from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
-from gryphone.ink import Floats, Ink, in_order, stroke_boxes, usual_size
-from gryphone.latex.validity import is_valid
+from gryphone.ink import Ink, stroke_boxes
 from gryphone.photo.marks import BOXED
 from gryphone.reading.inputs import Input
+from gryphone.recognition.choices import n_best_of, others_of
 from gryphone.recognition.confidence import (
     calibrated,
     symbol_features,
@@ -22,24 +20,15 @@ from gryphone.recognition.confidence import (
     witnesses,
 )
 from gryphone.recognition.constraints import constraint_of, half_of
-from gryphone.recognition.drawing import size_on
 from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.extent import Boxes, is_too_much, lies_apart
 from gryphone.recognition.otherwise import notes_of, open_ended, readings, surer
+from gryphone.recognition.placing import box_of, strokes_of
 from gryphone.recognition.question import OTHER, Ask, Step
-from gryphone.recognition.result import Alternative, Box, Result, Symbol
-from gryphone.recognition.rows import LONG, MOST, MUCH, NONE, ROW, UNSURE, in_parts
-from gryphone.tokens import EMPTY, MASK_ID, PAD_ID, spans, spell
+from gryphone.recognition.result import Result, Symbol
+from gryphone.recognition.rows import MOST, MUCH, NONE, ROW, UNSURE, in_parts
+from gryphone.tokens import MASK_ID, PAD_ID, spans, spell
 
-INKLESS = (EMPTY, "&", r"\\")
-NO_INK = (r"\begin", r"\end")
-# Beyond these, and LONG, there is hardly a training ink: of CROHME's 10,367, 15 have as many
-# symbols, 8 are drawn at less of their size, 17 have a wider gap, in usual strokes, across or down.
-SMALL, GAPS = 0.6, (5.0, 2.0)
-# Lines of writing: usual strokes of paper between them, then for two and for three lines the fewest
-# strokes and the least width of each. 16 of 2,592 of CROHME's inks have two.
-LINE_GAP, LINES = 0.8, ((2, 3, 2.5), (3, 2, 1.5))
-FEW = 20  # strokes: drawn small, they are dots and not a long row
-Boxes = tuple[Floats, Floats]  # of some strokes: lowest and highest coordinates (strokes, 2)
 RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
 
 
@@ -200,7 +189,7 @@ def _in_parts(question: Question, first: Result) -> Result:
     whole = in_parts(batch.inputs[question.index], first, ask, network.tokenizer, read)
     if whole is first or not network.grammar.accepts(whole.ids):
         return first
-    if MUCH in first.warnings and _lies_apart(*stroke_boxes([ink.strokes])[0]):
+    if MUCH in first.warnings and lies_apart(*stroke_boxes([ink.strokes])[0]):
         whole = replace(whole, warnings=(*whole.warnings, MUCH))
     return whole
 
@@ -318,9 +307,9 @@ def _result(
     question, groups, best = vote.question, vote.groups, vote.best
     ask, constraint, ink = question.ask, question.constraint, question.ink
     network, (whole, each) = question.batch.network, sure
-    alternatives = _others(network, best, ask.alternatives)
+    alternatives = others_of(network, best, ask.alternatives)
     corners = (boxes[0].tolist(), boxes[1].tolist())
-    where = [_box(*corners, some) for some in strokes]
+    where = [box_of(*corners, some) for some in strokes]
     rows = network.tokenizer.rows(best.ids)
     tokens = network.tokenizer.join(rows)
     latex, starts = spell(tokens)
@@ -332,7 +321,7 @@ def _result(
         )
     )
     warnings = [*notes_of(ink, whole)] if ink.notes else []
-    if _is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
+    if is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append(MUCH)
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
@@ -345,7 +334,7 @@ def _result(
         tokens=tuple(tokens),
         confidence=whole,
         symbols=symbols,
-        n_best=_n_best(network, groups, best, ask.n_best, latex),
+        n_best=n_best_of(network, groups, best, ask.n_best, latex),
         steps=max(d.steps for group in groups for d in group),
         seconds=0.0,
         seed=ask.seed,
@@ -356,166 +345,11 @@ def _result(
     )
 
 
-def _is_too_much(config: ModelConfig, boxes: Boxes, drawn: Boxes, symbols: int) -> bool:
-    """Whether more was written, or read, than one formula as the model knows them."""
-    if size_on(config.canvas, drawn) < SMALL:
-        apart = len(drawn[0]) > FEW
-    else:
-        apart = _lies_apart(*boxes)
-    return apart or symbols >= min(LONG, config.length - 1)
-
-
-def _lies_apart(low: Floats, high: Floats) -> bool:
-    """Whether there is more room between parts, or lines, than one formula has."""
-    apart = any(gap > most for gap, most in zip(_gaps(low, high), GAPS, strict=True))
-    return apart or _has_lines(low, high)
-
-
-def _gaps(low: Floats, high: Floats) -> list[float]:
-    """The widest empty band across and down, in strokes of the usual size."""
-    usual = usual_size(low, high)
-    rooms = (in_order(start, end)[2] for start, end in zip(low.T, high.T, strict=True))
-    return [float(room.max(initial=0.0)) / usual for room in rooms]
-
-
-def _has_lines(low: Floats, high: Floats) -> bool:
-    """Whether the strokes lie in lines, with paper between them."""
-    usual = usual_size(low, high)
-    order, _, room = in_order(low[:, 1], high[:, 1])
-    cuts = np.flatnonzero(room > LINE_GAP * usual) + 1
-    lines = [
-        (len(some), float(high[some, 0].max() - low[some, 0].min()) / usual)
-        for some in np.split(order, cuts)
-    ]
-    return any(
-        sum(count >= few and width > wide for count, width in lines) >= least
-        for least, few, wide in LINES
-    )
-
-
-def _others(network: Network, best: Decoded, count: int) -> list[tuple[tuple[str, float], ...]]:
-    """The most probable other symbols of each position."""
-    names = network.tokenizer.vocabularies[0].tokens
-    ids, log_probs = best.looks.symbols(len(best.ids), count + 3)
-    rows = zip(best.ids[:, 0].tolist(), ids.tolist(), np.exp(log_probs).tolist(), strict=True)
-    return [
-        tuple(
-            (names[k], p)
-            for k, p in zip(some, odds, strict=True)
-            if k not in (PAD_ID, MASK_ID, own) and p > 0
-        )[:count]
-        for own, some, odds in rows
-    ]
-
-
-def _n_best(
-    network: Network, groups: Sequence[Sequence[Decoded]], best: Decoded, count: int, latex: str
-) -> tuple[Alternative, ...]:
-    """Distinct answers of the decodes by their votes, then the best single exchanges of a symbol.
-
-    An exchange weighs as much as the answer it changes times the odds of the two symbols.
-    """
-    if len(groups) == count == 1:
-        return (Alternative(latex, 1.0),)
-    total = sum(len(g) for g in groups)
-    weights: dict[tuple[str, ...], float] = {}
-    for group in groups:
-        weights[tuple(network.tokenizer.decode(group[0].ids))] = len(group) / total
-    if count > 1:
-        lead = len(groups[0]) / total
-        for odds, ids in _exchanges(best, 4 * count):
-            if len(weights) >= 2 * count:
-                break
-            tokens = tuple(network.tokenizer.decode(ids))
-            if tokens not in weights and is_valid(tokens):
-                weights[tokens] = lead * odds
-    kept = sorted(weights.items(), key=lambda item: -item[1])[:count]
-    mass = sum(weight for _, weight in kept)
-    return tuple(Alternative(spell(tokens)[0], w / mass) for tokens, w in kept)
-
-
-def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
-    """The answer with one symbol exchanged, the likeliest exchanges first."""
-    found = []
-    chosen = best.ids[:, 0]
-    every = best.looks.distributions()[0]
-    order = np.argsort(-every, axis=1, kind="stable")[:, :4]
-    for place, (own, others) in enumerate(zip(chosen.tolist(), order.tolist(), strict=False)):
-        if not np.isfinite(every[place, own]):
-            continue
-        for other in others:
-            odds = every[place, other] - every[place, own]
-            if other not in (PAD_ID, MASK_ID, own) and np.isfinite(odds):
-                found.append((float(np.exp(min(odds, 0.0))), place, other))
-    found.sort(reverse=True)
-    out = []
-    for odds, place, other in found[:count]:
-        ids = best.ids.copy()
-        ids[place, 0] = other
-        out.append((odds, ids))
-    return out
-
-
 def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
-    """The strokes that became each token of each answer: one more look of the decoder at all."""
-    batch = votes[0].question.batch
-    backend, length = batch.network.backend, batch.network.checkpoint.config.length
+    """The strokes of each token of each answer, where its question asks for them."""
     found: list[list[tuple[int, ...]]] = [[()] * len(vote.best.ids) for vote in votes]
     asked = [i for i, v in enumerate(votes) if v.question.ask.boxes and len(v.best.ids)]
-    if not asked:
-        return found
-    canvases = []
-    for i in asked:
-        ids = votes[i].best.ids
-        room = min(length - len(ids), 1)
-        canvases.append(np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)]))
-    memory = backend.select(batch.memory, [votes[i].question.index for i in asked])
-    placed = backend.evidence(memory, canvases)
-    if placed is None:
-        return found
-    inky = _inky(batch.network.tokenizer.vocabularies[0].tokens)
-    for i, evidence in zip(asked, placed, strict=True):
-        ids = votes[i].best.ids
-        places: list[list[int]] = [[] for _ in ids]
-        for stroke, token in enumerate(assign(evidence[:, : len(ids)], inky[ids[:, 0]])):
-            if token >= 0:
-                places[token].append(stroke)
-        found[i] = [tuple(some) for some in places]
+    places, answers = [votes[i].question.index for i in asked], [votes[i].best.ids for i in asked]
+    for i, own in zip(asked, strokes_of(votes[0].question.batch, places, answers), strict=True):
+        found[i] = own
     return found
-
-
-@cache
-def _inky(names: tuple[str, ...]) -> np.ndarray:
-    """Which symbols have ink at all."""
-    return np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
-
-
-def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
-    """The token of each stroke, -1 for none: the one that its pixels speak for.
-
-    votes (strokes, n) say how much a stroke speaks for each token, writes (n,) which tokens have
-    ink at all. A token that is left without a stroke takes the one that speaks for it most, if
-    its owner has another.
-    """
-    if not writes.any():
-        return [-1] * len(votes)
-    votes = np.where(writes, votes, -np.inf)
-    owner: list[int] = votes.argmax(1).tolist()
-    for token in np.flatnonzero(writes).tolist():
-        if token in owner:
-            continue
-        gain = votes[:, token] - votes.max(1)
-        for stroke in np.argsort(-gain, kind="stable").tolist():
-            if owner.count(owner[stroke]) > 1:
-                owner[stroke] = token
-                break
-    return owner
-
-
-def _box(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -> Box | None:
-    """Around some of the strokes, in the coordinates of the input."""
-    if not some:
-        return None
-    left, top = map(min, zip(*(low[i] for i in some), strict=True))
-    right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
-    return left, top, right, bottom
