@@ -156,6 +156,13 @@ def test_columns_are_cut_where_paper_runs_from_top_to_bottom() -> None:
     assert columns(columns_of(("x+1=2", "n-1"))) == []
     assert columns(columns_of(("x+1=2",), ("n-1",))) == []  # one row
     assert columns(Ink((np.array([[0.0, 0.0], [9.0, 9.0]]),))) == []  # one stroke
+    apart = [
+        stroke + np.array([0.0, 60.0]) for stroke in columns_of(("x", "n"), ("2", "1")).strokes
+    ]
+    heading = at("x-1-n-x-1-n", 0.0, 0.0)
+    [[head, *rest]] = columns(Ink((*heading, *apart)))
+    assert head == [*range(len(heading))] and len(rest) == 2
+    assert columns(Ink((*heading, *at("x", 0.0, 60.0), *at("2", 90.0, 60.0)))) == []
     three = columns(columns_of(("x", "n"), ("x", "1"), ("2", "1")))
     assert [len(way) for way in three] == [3, 2]  # everywhere, and where it is widest
     assert columns(columns_of(*[("x", "n")] * 6)) != [] and MOST_COLUMNS < 6  # the widest alone

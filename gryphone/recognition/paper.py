@@ -75,6 +75,15 @@ class Paper:
         return cut_odds(self.boxes, upper, lower, self.timed)
 
     def columns(self) -> list[list[Paper]]:
+        """The page cut where paper runs down to the bottom: from the top, or from a heading."""
+        ways = self._side_by_side()
+        strips = [] if ways else [strip for run in self.runs() for strip in run]
+        if len(strips) > 1:
+            below = self.part(np.sort(np.concatenate(strips[1:])))
+            ways = [[self.part(strips[0]), *way] for way in below._side_by_side()]
+        return ways
+
+    def _side_by_side(self) -> list[list[Paper]]:
         """The page cut where paper runs from top to bottom, everywhere, or where it is widest."""
         order, _, room = in_order(self.boxes.left[self.kept], self.boxes.right[self.kept])
         cuts = np.flatnonzero(room > GUTTER) + 1
