@@ -61,6 +61,9 @@ class StrokeCounter:
             for ink, ids in zip(memory, canvases, strict=True)
         ]
 
+    def nothing(self, memory):  # level strokes are no symbols
+        return [np.array([np.ptp(stroke[:, 1]) == 0 for stroke in ink]) * 0.9 for ink in memory]
+
 
 tokenizer = build_tokenizer("sat", [LABEL.split(), ["y"]])
 checkpoint = Checkpoint(PRESETS["tiny"], tokenizer, {"convention": "crohme"}, 0)
@@ -84,6 +87,14 @@ assert (result.latex, result.steps, unsure.backend.looks) == ("x^{2}+x", 8, 4)
 doubted = Recognizer(checkpoint, StrokeCounter(tokenizer, sure=-0.05))  # 0.4 for four symbols
 result = doubted.recognize(strokes)
 assert (result.latex, result.steps, doubted.backend.looks) == ("x^{2}+x", 1, 2)
+
+level = [[50, 10], [60, 10]]
+result = recognizer.recognize([strokes[0], level, *strokes[1:3]])
+assert result.latex == "x^{2}+", result.latex
+assert result.warnings == ("crossed-out writing was left out",), result.warnings
+assert [s.strokes for s in result.symbols] == [(0,), (2,), (3,)]
+result = recognizer.recognize([strokes[0], level, *strokes[1:3]], lock={0: ("y", "")}, steps=3)
+assert result.latex == "y^{2}+x"  # who locks a symbol has said what is ink
 
 few = [strokes[: 1 + i % 4] for i in range(11)]
 expected = ["x", "x^{2}", "x^{2}+", "x^{2}+x"] * 3

@@ -29,6 +29,7 @@ from gryphone.recognition.otherwise import (
     pieces_of,
     readings,
     surer,
+    without_blank,
 )
 from gryphone.recognition.question import OTHER, Step
 from gryphone.recognition.recognizer import Recognizer
@@ -349,6 +350,25 @@ def test_an_answer_that_ends_with_a_sign_says_so() -> None:
         assert [w.split(":")[0] for w in found.warnings] == [
             f"the formula ends with {t}" for t in said
         ]
+
+
+def test_ink_in_which_the_network_sees_no_symbol_is_left_out() -> None:
+    for given in (struck(SLASH), replace(struck(SLASH), retraced=())):  # a picture, and pen ink
+        assert without_blank(given, np.array([0.1, 0.0, 0.45, 0.4, 0.2])) == []
+        # Zero and line touch: they are one piece, of which more than half is none.
+        (reading,) = without_blank(given, np.array([0.1, 0.0, 0.95, 0.2, 0.2]))
+        assert reading.strokes == (0, 1, 4)
+        first, rest = result("x02", 0.9), result("x2", 0.5, (2,))
+        best = surer(first, [(reading, rest)], [result(r"\phi", 0.95)], given.ink)
+        assert best.latex == "x2" and best.warnings == (OUT,) and best.symbols[0].strokes == (4,)
+        # Illegible without it: then it was a symbol.
+        poor = result("x2", 0.3)
+        assert surer(first, [(reading, poor)], [result("0", 0.5)], given.ink) == first
+    # Of two such pieces either may be one, or both.
+    both = without_blank(given, np.array([0.1, 0.0, 0.9, 0.9, 0.6]))
+    assert [reading.strokes for reading in both] == [(0, 1), (0, 1, 4), (0, 1, 2, 3)]
+    many = Ink(tuple(line((x, 0), (x, 1)) for x in range(400)))
+    assert without_blank(Input(many), np.ones(400)) == []
 
 
 def test_the_last_symbol_is_struck_out_sooner_than_one_inside() -> None:

@@ -80,10 +80,15 @@ def test_says_what_pytorch_says(
     placed, wanted = mine.evidence(memories[0], answers), other.evidence(memories[1], answers)
     if kind == "dense":
         assert placed is None and wanted is None
+        assert mine.nothing(memories[0]) is None and other.nothing(memories[1]) is None
         return
     assert placed is not None and wanted is not None
     for one, two in zip(placed, wanted, strict=True):
         assert one.shape == two.shape and np.allclose(one, two, atol=1e-3)
+    blank = mine.nothing(memories[0]), other.nothing(memories[1])
+    assert blank[0] is not None and blank[1] is not None
+    for ink, one, two in zip(INKS, *blank, strict=True):
+        assert one.shape == (len(ink),) and np.allclose(one, two, atol=1e-4)
 
 
 def test_eight_bits_are_close_and_the_offset_changes_nothing(tiny_weights: Path) -> None:

@@ -14,6 +14,7 @@ from paper import Page, draw_page
 from PIL import Image
 from test_synth import BOX, bank_of, row_layout, tokenizer_of
 
+from gryphone.data.packing import write_packed
 from gryphone.data.pieces import (
     beginnings,
     lone_label,
@@ -24,6 +25,7 @@ from gryphone.data.pieces import (
     with_struck,
 )
 from gryphone.data.samples import Sample, Unreadable
+from gryphone.data.store import UNKNOWN, InkStore, load_packed
 from gryphone.errors import DataError
 from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
@@ -41,7 +43,7 @@ from gryphone.synth.pieces import (
     row_formulas,
 )
 from gryphone.synth.retakes import retake_images
-from gryphone.tokens import EMPTY, sat_join, sat_split
+from gryphone.tokens import EMPTY, PAD, sat_join, sat_split
 from gryphone.training.augment import Augment, augment
 
 STILL = "rotate shear stretch warp glyph_shift glyph_scale glyph_rotate"
@@ -170,10 +172,11 @@ def test_struck_out_symbols_are_ink_that_no_label_has() -> None:
     places = set()
     for sample in made:
         ink, label = sample.ink, sample.label.split()
-        owned = {s for g in ink.glyphs for s in g.strokes}
-        wrong = [s for i, s in enumerate(ink.strokes) if i not in owned]
-        assert [g.label for g in ink.glyphs] == label and len(wrong) >= 2
-        reach = [np.concatenate([ink.strokes[s] for s in g.strokes]) for g in ink.glyphs]
+        *glyphs, nothing = ink.glyphs
+        wrong = [ink.strokes[s] for s in nothing.strokes]
+        assert [g.label for g in glyphs] == label and nothing.label == PAD and len(wrong) >= 2
+        assert sum(len(g.strokes) for g in ink.glyphs) == len(ink.strokes)
+        reach = [np.concatenate([ink.strokes[s] for s in g.strokes]) for g in glyphs]
         left, right = (np.array([f(p[:, 0]) for p in reach]) for f in (np.min, np.max))
         assert (np.diff(left) > 0).all()  # what was behind it has made room
         middle = np.concatenate(wrong)[:, 0].mean()
@@ -185,10 +188,22 @@ def test_struck_out_symbols_are_ink_that_no_label_has() -> None:
         [*struck_out(samples(alone), 1, 0)]
 
 
+def test_patches_of_what_is_struck_out_are_told_to_be_nothing(tmp_path: Path) -> None:
+    inks = [with_struck(row(t, id=t), Random(0), np.random.default_rng(0)) for t in ("x+1", "n-1")]
+    write_packed(samples(*inks), tmp_path / "struck.parquet")
+    tokenizer = tokenizer_of("x + 1", "n - 1")
+    packed = load_packed(tmp_path / "struck.parquet", "crohme")
+    store = InkStore.of(packed, tokenizer, 40, torch.device("cpu"))
+    symbols = tokenizer.vocabularies[0]
+    named = [symbols.tokens[i] for i in store.glyph_tokens[:, 0].tolist()]
+    assert named == ["x", "+", "1", PAD, "n", "-", "1", PAD]
+    assert store.glyph_places.tolist() == [0, 1, 2, UNKNOWN] * 2
+
+
 def test_an_ink_of_nobody_has_its_own_symbols_struck_out() -> None:
     ink = replace(row("x+1"), writer=None)
     made = with_struck(ink, Random(0), np.random.default_rng(0))
-    assert (made.label, made.glyphs, made.writer) == (ink.label, ink.glyphs, None)
+    assert (made.label, made.glyphs[:-1], made.writer) == (ink.label, ink.glyphs, None)
     assert len(made.strokes) > len(ink.strokes)
     for old, new in zip(ink.strokes, made.strokes, strict=False):  # at another size and place
         np.testing.assert_allclose(np.ptp(new, axis=0) * 10, np.ptp(old, axis=0), atol=0.5)

@@ -18,6 +18,7 @@ from gryphone.raster import InkBatch
 from gryphone.recognition.backend import View
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.torch_backend import TorchBackend
+from gryphone.tokens import PAD_ID
 
 
 def tiny_backend(half: bool | None = None) -> TorchBackend:
@@ -66,12 +67,15 @@ def test_a_stroke_speaks_by_the_mean_of_its_pixels() -> None:
     own = Packing.of(torch.tensor([4, 3, 5]))
     with torch.inference_mode():
         scores = backend.scores(tokens, index, memory.memory, own).numpy()
+        said = backend.model.patch_heads[0](memory.memory.features).softmax(-1)[:, PAD_ID].numpy()
+    blank = backend.nothing(memory)
     for k, ink in enumerate(inks):
         assert found[k].shape == (len(ink.strokes), len(canvases[k]))
         for stroke in range(len(ink.strokes)):
             pixels = memory.home[memory.stroke == sum(memory.strokes[:k]) + stroke]
             seen = scores[k][: len(canvases[k]), pixels - sum(memory.patches[:k])]
             assert np.allclose(found[k][stroke], seen.mean(1), atol=1e-5)
+            assert np.isclose(blank[k][stroke], said[pixels].mean(), atol=1e-5)
     # Some of the inks, in another order.
     few = backend.evidence(backend.select(memory, [2, 0]), [canvases[2], canvases[0]])
     assert np.allclose(few[0], found[2], atol=1e-4) and np.allclose(few[1], found[0], atol=1e-4)

@@ -19,7 +19,7 @@ from gryphone.errors import GryphoneError
 from gryphone.ink import Ink
 from gryphone.latex.normalize import normalize
 from gryphone.latex.tree import Command, Fence, Group, Matrix, Node, Row, Scripts, Symbol, parse
-from gryphone.tokens import EMPTY, sat_split
+from gryphone.tokens import EMPTY, PAD, sat_split
 
 # A route leads from the whole formula to one symbol: (kind of node, branch taken) at each step.
 Route = tuple[tuple[str, int], ...]
@@ -121,8 +121,8 @@ def segmented_class(label: str, convention: str) -> str:
 
 
 def symbol_class(symbol: str) -> str:
-    """The class of a label's symbol; symbols that have no glyph have the class ""."""
-    if symbol == EMPTY or symbol in ("&", r"\\") or symbol.startswith((r"\begin{", r"\end{")):
+    """The class of a label's symbol; "" for symbols without a glyph, and for ink that is none."""
+    if symbol in (EMPTY, PAD, "&", r"\\") or symbol.startswith((r"\begin{", r"\end{")):
         return ""
     symbol = SPELLINGS.get(symbol, symbol)
     return MERGED.get(symbol, symbol)

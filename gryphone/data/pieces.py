@@ -3,7 +3,7 @@
 Lone symbols are glyphs cut out by their segmentation. Beginnings end where a symbol does, in the
 order in which the pen wrote (see gryphone/latex/unfinished.py for their labels). Rows put formulas
 of one writer side by side, at one size and on one line. Struck-out inks have a symbol or two too
-much, with lines through them: the label does not have those.
+much, with lines through them: the label does not have those, and the segmentation calls them PAD.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from gryphone.ink import Glyph, Ink, Stroke, in_order, typical_stroke
 from gryphone.latex.normalize import normalize
 from gryphone.latex.unfinished import unfinished
 from gryphone.latex.validity import is_valid
-from gryphone.tokens import openers_of, sat_split
+from gryphone.tokens import PAD, openers_of, sat_split
 
 CONVENTION = "crohme"
 RELATIONS = frozenset(("=", "<", ">", r"\leq", r"\geq", r"\neq", r"\rightarrow", r"\approx"))
@@ -208,7 +208,9 @@ def _with_struck(
     strokes = [s + np.array([x, 0.0]) for s, x in zip(piece.strokes, shift, strict=True)]
     wrong = [s + np.array([start, generator.normal(0, 0.08)]) for s in wrong]
     wrong += _lines_through(np.concatenate(wrong), draw, generator)
-    return Ink(tuple(strokes + wrong), " ".join(piece.tokens), piece.glyphs, writer=piece.writer)
+    nothing = Glyph(PAD, tuple(range(len(strokes), len(strokes) + len(wrong))))
+    glyphs = (*piece.glyphs, nothing)
+    return Ink(tuple(strokes + wrong), " ".join(piece.tokens), glyphs, writer=piece.writer)
 
 
 def _some_glyph(pieces: Sequence["_Piece"], draw: Random) -> list[Stroke]:

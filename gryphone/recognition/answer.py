@@ -22,7 +22,14 @@ from gryphone.recognition.confidence import (
 from gryphone.recognition.constraints import constraint_of, half_of
 from gryphone.recognition.encoding import EncodedBatch, Network
 from gryphone.recognition.extent import Boxes, is_too_much, lies_apart
-from gryphone.recognition.otherwise import notes_of, open_ended, readings, surer
+from gryphone.recognition.otherwise import (
+    Reading,
+    notes_of,
+    open_ended,
+    readings,
+    surer,
+    without_blank,
+)
 from gryphone.recognition.placing import box_of, strokes_of
 from gryphone.recognition.question import OTHER, Ask, Step
 from gryphone.recognition.result import Result, Symbol
@@ -150,14 +157,21 @@ def _noting(question: Question, place: int, stopped: set[int]) -> Question:
 
 
 def _in_doubt(question: Question, first: Result) -> Result:
-    """The answer; one about a doubtful picture exchanged for a surer one of another reading."""
+    """The answer; a doubtful one exchanged for a surer one of another reading."""
     batch, ask = question.batch, question.ask
     given = batch.inputs[question.index]
-    if not given.retraced or ask.constrained:
+    if ask.constrained or ask.plain:
         return first
-    others = readings(given, first)
-    if not others:
-        return open_ended(first)
+    others = without_blank(given, batch.nothing[question.index])
+    if given.retraced:
+        others += readings(given, first)
+    best = _surest(question, first, others) if others else first
+    return open_ended(best) if given.retraced else best
+
+
+def _surest(question: Question, first: Result, others: Sequence[Reading]) -> Result:
+    """The answer, or that of another reading, all of which are read together."""
+    batch, ask = question.batch, question.ask
     inputs = [o.input for o in others] + [o.apart for o in others if o.apart is not None]
     again = EncodedBatch.of(batch.network, inputs)
     later = replace(ask, on_step=_later(ask.on_step), as_written=False)
@@ -166,7 +180,7 @@ def _in_doubt(question: Question, first: Result) -> Result:
     ]
     answers = answer_together(asked, time.perf_counter(), otherwise=False)
     pairs = list(zip(others, answers, strict=False))
-    return open_ended(surer(first, pairs, answers[len(others) :], given.ink))
+    return surer(first, pairs, answers[len(others) :], batch.inputs[question.index].ink)
 
 
 def _in_parts(question: Question, first: Result) -> Result:

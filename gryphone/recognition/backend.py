@@ -63,6 +63,10 @@ class Backend(Protocol):
         """What speaks for which stroke being which token of finished canvases (n, S), one for
         each ink: (strokes, n) mean log-scores of the stroke's pixels; None: unknown."""
 
+    def nothing(self, memory: Any) -> list[np.ndarray] | None:
+        """How likely each stroke (strokes,) of each ink is no symbol's: the mean of its pixels;
+        None: unknown."""
+
 
 def forked() -> ConfigError:
     """Why a network cannot compute in a fork of the process that loaded it."""

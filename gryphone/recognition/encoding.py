@@ -152,6 +152,12 @@ class EncodedBatch:
             strokes = condensed([found[i] for i in some], precision)
             self.tracings.update(zip(some, strokes, strict=True))
 
+    @cached_property
+    def nothing(self) -> list[np.ndarray]:
+        """How likely each stroke (strokes,) of each input is no symbol's: struck out, say."""
+        found = self.network.backend.nothing(self.memory)
+        return [np.zeros(len(strokes)) for strokes in self.strokes] if found is None else found
+
     def doubt_about(self, decoded: Decoded) -> float:
         """The log-prob that an answer lacks in the looks at it while it was hidden."""
         return -float(decoded.looks.log_probs(decoded.ids).sum())

@@ -23,6 +23,7 @@ from gryphone.recognition.backend import FLOOR, LEAST, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.onnx_file import MICROSOFT, Graph
 from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
+from gryphone.tokens import PAD_ID
 
 # Before it is imported: it would tell its makers of every session, and we say that nothing leaves.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -143,12 +144,24 @@ class OnnxBackend:
         score = np.log(np.maximum(looked, FLOOR))
         for stream, said in enumerate(look.patches):
             score += np.maximum(said.numpy().T[ids[:, stream]], LEAST)
-        shape = (look.strokes, score.shape[1])
-        cells = np.bincount(look.stroke * shape[1] + look.home, minlength=shape[0] * shape[1])
-        pixels = cells.reshape(shape).astype(np.float32)
-        votes: np.ndarray = np.einsum("sp,np->sn", pixels, score)
-        votes /= np.maximum(pixels.sum(1, keepdims=True), 1)
-        return votes
+        return _mean_of_pixels(look, score)
+
+    def nothing(self, memory: list[Look]) -> list[np.ndarray] | None:
+        """How likely each stroke is no symbol's."""
+        if self.config.dense or not self.config.aux:
+            return None
+        said = [np.exp(look.patches[0].numpy()[None, :, PAD_ID]) for look in memory]
+        return [_mean_of_pixels(*each)[:, 0] for each in zip(memory, said, strict=True)]
+
+
+def _mean_of_pixels(look: Look, score: np.ndarray) -> np.ndarray:
+    """What scores (n, P) of patches say of the strokes, (strokes, n)."""
+    shape = (look.strokes, score.shape[1])
+    cells = np.bincount(look.stroke * shape[1] + look.home, minlength=shape[0] * shape[1])
+    pixels = cells.reshape(shape).astype(np.float32)
+    votes: np.ndarray = np.einsum("sp,np->sn", pixels, score)
+    votes /= np.maximum(pixels.sum(1, keepdims=True), 1)
+    return votes
 
 
 def _attention(queries: np.ndarray, look: Look, block: int) -> np.ndarray:

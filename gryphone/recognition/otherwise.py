@@ -53,6 +53,7 @@ FAIRLY = 0.85  # confidence below which simple symbols inside a formula are look
 STEP, MOST_DOTS = 0.05, 2000  # usual strokes between dots along a line; of one line
 LEGIBLE = 0.4  # what the reading without it must reach
 MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as a formula has
+BLANK = 0.5  # mean probability from which the network sees a piece of ink as no symbol's
 # Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
@@ -91,6 +92,7 @@ class Reading:
     more: float = MORE  # by how much surer it must be, and
     hint: float = math.inf  # for a hint, where it is not the answer
     pointed: bool = False  # what is left out ends with a point on its line, like `12.`
+    blank: bool = False  # the network sees no symbol in what is left out
 
 
 def readings(given: Input, first: Result) -> list[Reading]:
@@ -119,6 +121,24 @@ def readings(given: Input, first: Result) -> list[Reading]:
         if last or more < MORE or sure < FAIRLY:
             found += _without(given, out, OUT, last, more, min(more - 0.1, 0.0))
     return found
+
+
+def without_blank(given: Input, nothing: Floats) -> list[Reading]:
+    """An input without the pieces of ink in which the network sees no symbol, all of them and each.
+
+    `nothing` (strokes,) says how likely a stroke is no symbol's.
+    """
+    if not (nothing >= BLANK).any() or len(given.ink.strokes) > MOST_PIECES:
+        return []
+    usual = usual_size(*stroke_boxes([given.ink.strokes])[0])
+    piece = pieces_of(given.ink.strokes, NEAR * usual)
+    length = np.array([np.hypot(*np.diff(s, axis=0).T).sum() + 1e-9 for s in given.ink.strokes])
+    seen = np.bincount(piece, length * nothing) / np.maximum(np.bincount(piece, length), 1e-9)
+    some = np.argsort(-seen, kind="stable")[:MOST_STRUCK]
+    some = some[seen[some] >= BLANK]
+    outs = [np.isin(piece, some)] * (len(some) > 1) + [piece == number for number in some]
+    found = (_without(given, out, OUT, strong=True, more=0.0) for out in outs)
+    return [replace(reading, blank=True) for each in found for reading in each]
 
 
 def _odds_on(confidence: float, more: float) -> float:
@@ -167,6 +187,8 @@ def _wanted(
     least = sure + reading.more
     if word is None or reading.apart is None:
         return least, max(sure + reading.hint, LEGIBLE)
+    if reading.blank:
+        return min(LEGIBLE, sure), math.inf
     if reading.note == OUT:
         # The network itself has passed over it; or it is a sign behind which nothing follows.
         if result.latex == first.latex or (ends_open(first) and not is_joined(result)):

@@ -217,10 +217,18 @@ class TorchBackend:
                 own = Packing.equal(1, lengths[0], self.device)
             with self._autocast():
                 score = self.scores(tokens, index.to(self.device), memory.memory, own)
-        votes = _votes(memory, score.to(memory.home.device)).cpu().numpy()
-        ends = np.cumsum([memory.strokes[image] for image in memory.images])
-        parts = np.split(votes, ends[:-1])
+        parts = _votes(memory, score)
         return [part[:, :n] for part, n in zip(parts, lengths, strict=True)]
+
+    @torch.inference_mode()
+    def nothing(self, memory: TorchMemory) -> list[np.ndarray] | None:
+        """How likely each stroke is no symbol's."""
+        if self.config.dense or not self.model.patch_heads:
+            return None
+        with self._autocast():
+            said = self.model.patch_heads[0](memory.memory.features).float().softmax(-1)
+        score, _ = memory.memory.rows.pad(said[:, [PAD_ID]])  # (B, P, 1)
+        return [part[:, 0] for part in _votes(memory, score.transpose(1, 2))]
 
     def scores(self, tokens: Tensor, index: Tensor, memory: Memory, own: Packing) -> Tensor:
         """Log-scores (B, n, P) of tokens and patches belonging together.
@@ -253,8 +261,15 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def _votes(memory: TorchMemory, score: Tensor) -> Tensor:
-    """What scores (B, n, P) say of the strokes of all images: the mean of their pixels."""
+def _votes(memory: TorchMemory, score: Tensor) -> list[np.ndarray]:
+    """What scores (B, n, P) say of the strokes of each image, (strokes, n): their pixels' mean."""
+    votes = _means(memory, score.to(memory.home.device)).cpu().numpy()
+    ends = np.cumsum([memory.strokes[image] for image in memory.images])
+    return np.split(votes, ends[:-1])
+
+
+def _means(memory: TorchMemory, score: Tensor) -> Tensor:
+    """The same for the strokes of all images together."""
     if len(memory.strokes) == 1:
         shape = (memory.strokes[0], score.shape[2])
         cell = memory.stroke * shape[1] + memory.home

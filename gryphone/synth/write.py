@@ -141,7 +141,7 @@ def write_for_photos(
             if draw.random() < struck:
                 ink = with_struck(ink, draw, numbers)
             name = f"synth-{seed}-{number}"
-            yield Sample(name, "synth-photo", ink.label, ink=replace(ink, glyphs=(), id=name))
+            yield Sample(name, "synth-photo", ink.label, ink=replace(ink, id=name))
 
 
 def _unknown(pairs: Sequence[tuple[str, str]], pen: Pen) -> str:
