@@ -100,9 +100,10 @@ gpu-check: $(READY)
 bench-train: $(READY)
 	$(BIN)/python benchmarks/bench_train.py
 
-# Load test of the server on the loopback interface, about five minutes.
+# Load test of the server on the loopback interface, and attacks on it: some ten minutes.
 load: $(READY)
 	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/attacks.py
 
 # What docs/scale.md tells of: workers and replicas (needs nginx), two nodes, a store that is streamed
 # (2 GB of disk, 17 GB of memory for the path that holds it all).

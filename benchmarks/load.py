@@ -1,7 +1,7 @@
-"""Load test of `gryphone serve` on the loopback interface; ends in a few minutes.
+"""Load test of `gryphone serve` on the loopback interface; ends in some ten minutes.
 
 Throughput and latency with 1, 8 and 64 clients against calls one at a time, memory over many
-requests (a tiny model, so that they are done soon), and what happens under overload.
+requests, and what happens under overload, all with the bundled weights.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -31,7 +30,14 @@ ROOT = Path(__file__).parent.parent
 INKS = sorted((ROOT / "examples/ink").glob("*.inkml"))
 PHOTO = ROOT / "examples/photo/01-power.jpg"
 JSON = "application/json"
-Body = tuple[bytes, str]  # and its media type
+
+
+class Body(NamedTuple):
+    """What is posted, and where to."""
+
+    data: bytes
+    kind: str = JSON
+    path: str = "/v1/recognize"
 
 
 @contextmanager
@@ -58,13 +64,13 @@ def requests(**options: Any) -> list[Body]:
     from gryphone.reading.inkml import read_inkml
 
     inks = [[s.tolist() for s in read_inkml(path).strokes] for path in INKS]
-    return [(json.dumps({"strokes": ink, "options": options}).encode(), JSON) for ink in inks]
+    return [Body(json.dumps({"strokes": ink, "options": options}).encode()) for ink in inks]
 
 
 def upload(name: str, data: bytes) -> Body:
     """A form with one file."""
     head = f'--B\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
-    return head.encode() + data + b"\r\n--B--\r\n", "multipart/form-data; boundary=B"
+    return Body(head.encode() + data + b"\r\n--B--\r\n", "multipart/form-data; boundary=B")
 
 
 class Client:
@@ -74,10 +80,13 @@ class Client:
         parts = urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
 
-    def ask(self, path: str, body: Body | None = None) -> tuple[int, bytes, float]:
+    def ask(self, what: str | Body) -> tuple[int, bytes, float]:
         """The status of an answer, the answer, and seconds to come back after."""
-        method, headers = ("GET", {}) if body is None else ("POST", {"Content-Type": body[1]})
-        self.connection.request(method, path, body and body[0], headers)
+        if isinstance(what, Body):
+            headers = {"Content-Type": what.kind}
+            self.connection.request("POST", what.path, what.data, headers)
+        else:
+            self.connection.request("GET", what)
         response = self.connection.getresponse()
         retry = float(response.headers.get("retry-after", 0))
         return response.status, response.read(), retry
@@ -101,7 +110,7 @@ def hammer(
             if n is None:
                 return
             began = time.perf_counter()
-            status, _, retry = client.ask("/v1/recognize", bodies[n % len(bodies)])
+            status, _, retry = client.ask(bodies[n % len(bodies)])
             with lock:
                 times[status].append(time.perf_counter() - began)
             if status == 503 and pause:
@@ -117,28 +126,10 @@ def hammer(
     return {status: np.array(found) for status, found in times.items()}, time.perf_counter() - began
 
 
-def tiny_weights(folder: Path) -> Path:
-    """A checkpoint of the smallest network, with random weights."""
-    import torch
-
-    from gryphone.checkpoint import save_checkpoint
-    from gryphone.config import PRESETS
-    from gryphone.kinds import build_model
-    from gryphone.latex.normalize import normalize
-    from gryphone.reading.inkml import read_inkml
-    from gryphone.tokens import build_tokenizer
-
-    torch.manual_seed(0)
-    tokenizer = build_tokenizer("sat", [normalize(read_inkml(p).label or "") for p in INKS])
-    model = build_model(PRESETS["tiny"], tuple(len(v) for v in tokenizer.vocabularies))
-    save_checkpoint(folder, model.state_dict(), PRESETS["tiny"], tokenizer, {})
-    return folder
-
-
-def resident(pid: int) -> float:
-    """MiB of memory that a process holds."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+def resident(pid: int, most: bool = False) -> float:
+    """MiB of memory that a process holds, or has held at most."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:" if most else "VmRSS:")[2].split()[0]) / 1024
 
 
 def single_calls(count: int, device: str) -> float:
@@ -181,17 +172,31 @@ def latency(report: dict[str, Any], scale: int, device: str) -> None:
         print(f"\nmean batch: {report['mean_batch']:.1f} inks")
 
 
-def memory(report: dict[str, Any], total: int, weights: Path) -> None:
-    """Memory over many requests: strokes, photos, bad ones."""
-    bad = [(b'{"strokes": [[[0, 1e12]]]}', JSON), upload("a.png", b"no image")]
-    mixed = [*requests(steps=2), upload("a.jpg", PHOTO.read_bytes()), *bad]
+def a_page() -> Body:
+    """Three of the inks below each other."""
+    from gryphone.reading.inkml import read_inkml
+
+    strokes: list[Any] = []
+    for ink in map(read_inkml, INKS[:3]):
+        top = max((y for stroke in strokes for _, y in stroke), default=0.0)
+        left, low, _, high = ink.bounds
+        by = np.array([-left, top - low + (high - low)])
+        strokes += [(stroke + by).tolist() for stroke in ink.strokes]
+    return Body(json.dumps({"strokes": strokes}).encode(), path="/v1/page")
+
+
+def memory(report: dict[str, Any], total: int) -> None:
+    """Memory over many requests: strokes, photos, pages, ink that is being written, bad ones."""
+    bad = [Body(b'{"strokes": [[[0, 1e12]]]}'), upload("a.png", b"no image")]
+    live = [body._replace(path="/v1/live") for body in requests()[:3]]
+    mixed = [*requests(), upload("a.jpg", PHOTO.read_bytes()), a_page(), *live, *bad]
     seen = []
-    with server("--weights", str(weights)) as (url, pid):
-        print("\n| requests | resident MiB |\n| --- | --- |")
+    with server() as (url, pid):
+        print("\n| requests | resident MiB | at most |\n| --- | --- | --- |")
         done, began = 0, time.perf_counter()
         while done <= total:
-            seen.append((done, round(resident(pid), 1)))
-            print(f"| {done} | {seen[-1][1]} |", flush=True)
+            seen.append((done, round(resident(pid), 1), round(resident(pid, most=True), 1)))
+            print("| {} | {} | {} |".format(*seen[-1]), flush=True)
             if done == total:
                 break
             times, _ = hammer(url, 8, total // 10, mixed)
@@ -199,7 +204,7 @@ def memory(report: dict[str, Any], total: int, weights: Path) -> None:
             done += total // 10
     rate = total / (time.perf_counter() - began)
     report["memory"] = {"seen": seen, "rate": rate}
-    print(f"{rate:.0f} requests/s (tiny model)")
+    print(f"{rate:.0f} requests/s")
 
 
 def overload(report: dict[str, Any]) -> None:
@@ -209,7 +214,7 @@ def overload(report: dict[str, Any]) -> None:
         assert set(times) == {200, 503}, set(times)
         assert Client(url).ask("/healthz")[0] == 200
         polite, _ = hammer(url, 24, 48, requests(), pause=True)
-        after = Client(url).ask("/v1/recognize", requests()[0])[0]
+        after = Client(url).ask(requests()[0])[0]
     answered, refused = times[200], times[503]
     report["overload"] = {"answered": len(answered), "refused": len(refused), "seconds": seconds}
     report["overload"]["polite"] = {status: len(found) for status, found in polite.items()}
@@ -233,8 +238,7 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the test")
     latency(report, args.scale, args.device)
     if not args.no_memory:
-        with tempfile.TemporaryDirectory() as folder:
-            memory(report, args.requests, tiny_weights(Path(folder) / "tiny"))
+        memory(report, args.requests)
     overload(report)
     report["load_after"] = os.getloadavg()
     print(f"load {os.getloadavg()[0]:.1f} after the test")

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 
-from load import Client, hammer, requests, server, tiny_weights
+from load import Client, hammer, requests, server
 
 ROOT = Path(__file__).parent.parent
 PORTS = {"one": 8731, "two": 8732}
@@ -52,12 +52,12 @@ def workers(total: int, clients: int) -> None:
 class Replica:
     """A server of one process on a port of its own, that can be started again."""
 
-    def __init__(self, name: str, weights: Path) -> None:
-        self.name, self.weights = name, weights
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.start()
 
     def start(self) -> None:
-        options = ["--port", str(PORTS[self.name]), "--weights", str(self.weights), "--no-open"]
+        options = ["--port", str(PORTS[self.name]), "--no-open"]
         call = [
             sys.executable,
             "-m",
@@ -110,15 +110,14 @@ def faults(clients: int) -> None:
         client = Client(url)
         while not over.is_set():
             began, now = time.perf_counter(), phase[0]
-            status = client.ask("/v1/recognize", bodies[number % len(bodies)])[0]
+            status = client.ask(bodies[number % len(bodies)])[0]
             seen[now, status] += 1
             slowest[now] = max(slowest[now], time.perf_counter() - began)  # type: ignore[assignment]
             number += clients
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        weights = tiny_weights(folder / "tiny")
-        one, two = (Replica(name, weights) for name in PORTS)
+        one, two = map(Replica, PORTS)
         try:
             with nginx(folder) as url:
                 threads = [

@@ -94,6 +94,16 @@ def test_what_comes_in_from_a_side_is_no_ink(condition: str) -> None:
         assert same(found, read_image(near)), seed
 
 
+def test_a_sheet_in_perspective_keeps_its_ink_and_loses_its_edges() -> None:
+    plain = read_image(PICTURE)
+    for seed in range(4):
+        page = CONDITIONS["perspective"](PICTURE, np.random.default_rng(seed))
+        found = read_image(page)
+        assert len(found.strokes) == len(plain.strokes) and page.size[0] > PICTURE.size[0]
+        sizes = [np.ptp(np.concatenate(ink.strokes), axis=0) for ink in (found, plain)]
+        assert np.allclose(*sizes, rtol=0.2)  # an edge of the sheet would be half as long again
+
+
 def matrix(left: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
     """Two rows of two numbers between brackets."""
     inside = [s for y in (0, 1.6) for x in (0, 1.5) for s in written("1", x, y)]
@@ -218,6 +228,15 @@ def test_two_lines_are_more_than_one_formula() -> None:
     assert not has_lines(*lines(row("x"), 1.0))  # two symbols may be a column
     low, high = (np.array([f(s, 0) for s in fraction().strokes]) for f in (np.min, np.max))
     assert not has_lines(low, high)
+
+
+@pytest.mark.parametrize(("count", "gap"), [(3, 1.3), (3, 1.6), (2, 1.6)])
+def test_narrow_lines_far_apart_are_more_than_one_formula(count: int, gap: float) -> None:
+    half = [*written("1"), line((-0.2, 1.3), (1.2, 1.3)), *written("2", 0, 1.6)]
+    strokes = [s + np.array([0, (2.6 + gap) * k]) for k in range(count) for s in half]
+    low, high = np.array([s.min(0) for s in strokes]), np.array([s.max(0) for s in strokes])
+    assert has_lines(low, high)
+    assert not has_lines(low[: len(half)], high[: len(half)])  # a fraction has no paper inside
 
 
 # --- other readings ---------------------------------------------------------------------------

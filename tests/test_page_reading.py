@@ -19,7 +19,7 @@ from gryphone.errors import ConfigError, InkError, LatexError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
-from gryphone.recognition.page import MARGIN, best_cuts, is_text, kind_of, segments
+from gryphone.recognition.page import MARGIN, best_cuts, is_text, kind_of, read_in_parts, segments
 from gryphone.recognition.page_result import Formula, PageResult, at_relation
 from gryphone.recognition.paper import MOST_COLUMNS, Frame, Paper, put_together
 from gryphone.recognition.recognizer import Recognizer, load
@@ -368,6 +368,16 @@ def test_a_page_has_limits_over_http() -> None:
     with in_process(tiny(), page=100) as client:
         answer = client.post("/v1/page", json={"strokes": to_strokes(page())})
         assert answer.status_code == 400 and "the limit is 100" in answer.text
+    # 27 kB that took half a minute: of dots a patch holds one, and each is a symbol.
+    dots = [[[10 * (n % 50), 10 * (n // 50)]] for n in range(2000)]
+    with in_process(tiny()) as client:
+        answer = client.post("/v1/page", json={"strokes": dots})
+        assert answer.status_code == 400 and "cover 6800 patches" in answer.text
+
+
+def test_the_first_long_rows_of_a_page_are_read_in_parts() -> None:
+    strips = np.split(np.arange(1000), np.cumsum([40, 400, 30, 60, 400]))
+    assert {len(key) for key in read_in_parts(strips)} == {40, 400, 30}
 
 
 def test_the_study_counts_lines(tmp_path: Path, tiny_weights: Path) -> None:

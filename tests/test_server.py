@@ -124,9 +124,10 @@ def test_inkml_and_uploads_of_ink_give_the_same_answer(client: TestClient) -> No
             "/v1/recognize", json={"inkml": f'<?xml version="1.0" encoding="UTF-16"?>{inkml}'}
         ),
         client.post("/v1/recognize", files={"file": ("f.inkml", inkml)}),
-        client.post("/v1/recognize", files={"file": ("f.inkml", inkml.encode("utf-16"))}),
-        client.post(
-            "/v1/recognize", files={"file": ("f", b"\xfe\xff" + inkml.encode("utf-16-be"))}
+        *(
+            client.post("/v1/recognize", files={"file": ("f", (mark + inkml).encode(wide))})
+            for wide in ("utf-16-be", "utf-16-le")
+            for mark in ("\ufeff", "")
         ),
         client.post("/v1/recognize", files={"file": ("f.json", json.dumps(to_strokes(ink)))}),
     ]

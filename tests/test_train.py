@@ -839,6 +839,13 @@ def test_a_run_says_at_once_what_it_does(tmp_path: Path) -> None:
     assert logged == ["3"]  # what is said between two logs is not logged
 
 
+def test_a_slow_run_goes_on_speaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gryphone.training.train.SPEAK", 0)  # seconds without a word
+    lines: list[str] = []
+    train(config(tmp_path, steps=4, batch=4), report=lines.append)
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == ["1", "2", "3", "4"]
+
+
 def test_the_paper_s_network_learns_and_reads_on_its_one_canvas(tmp_path: Path) -> None:
     """All that its preset changes, in small: trained, saved, loaded, decoded plainly."""
     small = replace(

@@ -38,8 +38,8 @@ class Format:
 
 _picture = partial(Format, read=trace_twice, picture=True)
 _text = rb"[\xef\xbb\xbf \t\r\n]{0,63}"  # a byte order mark and white space come before it
-# The same in UTF-16, with its mark.
-_wide = rb"\xff\xfe(?:[ \t\r\n]\0){0,63}<\0|\xfe\xff(?:\0[ \t\r\n]){0,63}\0<"
+# The same in UTF-16, with its mark or without: then XML begins at once.
+_wide = rb"\xff\xfe(?:[ \t\r\n]\0){0,63}<\0|(?:\xfe\xff(?:\0[ \t\r\n]){0,63})?\0<"
 
 ANY_PICTURE = _picture("picture", ())  # what starts like nothing in the table; Pillow may know it
 

@@ -37,10 +37,11 @@ from gryphone.recognition.page_result import Aside, Formula, PageResult
 from gryphone.recognition.paper import Frame, Paper, key_of
 from gryphone.recognition.question import MOST_STEPS, Ask
 from gryphone.recognition.result import Result
-from gryphone.recognition.rows import MUCH
+from gryphone.recognition.rows import MUCH, ROW
 
 MOST_LINES = 60  # of one page
 MOST_JOINED = 4  # strips of a doubtful formula
+MOST_IN_PARTS = 480  # strokes of a page's rows that are read in parts, which takes seconds a row
 LEAST = 0.02  # confidence that counts as none
 # What speaks for a way to cut a run of strips: a share of the odds by its paper; of a picture, as
 # no time tells lines apart there, any cut; a share of the odds that strips read as one are one.
@@ -87,7 +88,7 @@ def read_lines(network: Network, page: Paper, ask: Ask) -> tuple[list[Formula], 
     """The formulas of a page in one column, and the words and numbers beside them."""
     runs = check_lines(page.runs(), page.ink.id)
     every, frames = to_read(page, runs)
-    lone = {key_of(strip) for run in runs for strip in run}
+    lone = read_in_parts([strip for run in runs for strip in run])
     read = dict(zip(map(key_of, every), read_all(network, page, every, ask, lone), strict=True))
     for key, frame in frames.items():
         put, sure = frame.result([read[key_of(part)] for part in frame.parts]), read[key].confidence
@@ -113,6 +114,13 @@ def to_read(
     wanted = [segment for run in runs for segment in segments(run)]
     frames = {key_of(some): frame for some in wanted if (frame := page.frame(some))}
     return [*wanted, *(part for frame in frames.values() for part in frame.parts)], frames
+
+
+def read_in_parts(strips: Sequence[Strip]) -> set[tuple[int, ...]]:
+    """Those of the strips that are read in parts where they are doubtful rows, the first ones."""
+    sizes = [len(strip) if len(strip) > ROW else 0 for strip in strips]
+    room = np.cumsum(sizes) <= MOST_IN_PARTS
+    return {key_of(strip) for strip, fits in zip(strips, room.tolist(), strict=True) if fits}
 
 
 def check_lines(runs: list[list[Strip]], name: str) -> list[list[Strip]]:

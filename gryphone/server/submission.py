@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 Kind = Literal["formula", "page", "live"]
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
+DENSE = (
+    3  # patches that a stroke of a page counts as at least: its symbol costs steps of the decoder
+)
 SPARE = 10_000  # commas and tags that options and annotations may have beside the points
 # A marker: none is escaped in the data of a scan, nor are those that restart it.
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd8\xff]")
@@ -104,11 +107,15 @@ def read_request(
 
 
 def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) -> int:
-    """What all lines of a page cost that will be read, those of doubt in every way."""
+    """What all lines of a page cost that will be read, those of doubt in every way.
+
+    A formula has some four patches a stroke; of dots, of which a patch holds one, each is a symbol.
+    """
     paper = Paper(submission.input)
     runs = check_lines(paper.runs(), submission.input.ink.id)
     wanted, _ = to_read(paper, runs)
-    patches = sum(patches_of(paper.given.part(some).ink.strokes, canvas) + 20 for some in wanted)
+    lines = (paper.given.part(some).ink.strokes for some in wanted)
+    patches = sum(max(patches_of(line, canvas), DENSE * len(line)) + 20 for line in lines)
     if patches > settings.page:
         raise InkError(
             f"{submission.input.ink.id}: the lines of the page cover {patches} patches of the "
