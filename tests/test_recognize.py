@@ -299,6 +299,8 @@ def test_a_copy_for_another_process_loads_the_weights_again(
     assert copy.backend is not recognizer.backend and copy.origin == recognizer.origin
     answers = [replace(r.recognize(power()), seconds=0.0) for r in (copy, recognizer)]
     assert answers[0] == answers[1]
+    again = pickle.loads(pickle.dumps(recognizer.encode(power())))  # what was looked at, too
+    assert replace(again.decode(), seconds=0.0) == answers[0]
     made = Recognizer(recognizer.checkpoint, recognizer.backend)
     with pytest.raises(TypeError, match="not loaded from a folder cannot be copied"):
         pickle.dumps(made)

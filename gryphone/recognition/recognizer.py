@@ -298,6 +298,9 @@ class Encoded:
     def __repr__(self) -> str:
         return f"Encoded({self.ink.id!r}, {len(self.ink.strokes)} strokes)"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recognizer.encode, (self.batch.network, self.input)  # looked at again there
+
     @property
     def input(self) -> Input:
         """What was read: its ink and, of a picture, another tracing of it."""
