@@ -29,7 +29,8 @@ SCRIBBLE = 4.2  # times its longer side, the length of a scribble's line; writin
 RING = 1.2  # symbols: the least radius of a stain, and
 LARGEST_RING = 8.0
 FAINT = 0.6  # of the writing's darkness that a stain has at most
-ROUND = 0.5  # of a circle that must be seen
+# How much of a circle must be seen, with which share of all faint ink: a faint ring shows in arcs.
+SEEN = ((0.5, 0.4), (0.2, 0.75))
 TRIES = 200
 
 
@@ -216,7 +217,7 @@ def _spread(mask: Mask, times: int) -> Mask:
 
 
 def _circle(points: Floats, width: float, least: float) -> tuple[float, float, float] | None:
-    """Middle and radius of the circle of which these points (n, 2) show at least half."""
+    """Middle and radius of the circle that these points (n, 2) show a good part of."""
     generator = np.random.default_rng(0)  # the same page gives the same answer
     chosen = points[generator.integers(len(points), size=min(len(points), 600))]
     three = points[generator.integers(len(points), size=(TRIES, 3))]
@@ -240,6 +241,7 @@ def _circle(points: Floats, width: float, least: float) -> tuple[float, float, f
     x, y = (points - middle[best]).T
     on = np.abs(np.hypot(x, y) - radius[best]) < 2 * width
     turns = np.unique((np.arctan2(y[on], x[on]) * 36 / np.pi).astype(int))
-    if len(turns) < ROUND * 72 or on.sum() < 0.4 * len(points):
+    shown, share = len(turns) / 72, on.sum() / len(points)
+    if not any(shown >= part and share >= ink for part, ink in SEEN):
         return None
     return float(middle[best, 0]), float(middle[best, 1]), float(radius[best])

@@ -53,7 +53,7 @@ FAIRLY = 0.85  # confidence below which simple symbols inside a formula are look
 STEP, MOST_DOTS = 0.05, 2000  # usual strokes between dots along a line; of one line
 LEGIBLE = 0.4  # what the reading without it must reach
 MOST_STRUCK, MOST_PIECES = 3, 300  # pieces of ink that are tried, of as many as a formula has
-BLANK = 0.5  # mean probability from which the network sees a piece of ink as no symbol's
+BLANK = 0.3  # mean probability from which the network sees a piece of ink as no symbol's
 # Confidence below which a part that stands apart is a word; with so many strokes, DOUBT.
 UNREAD, WORD = 0.4, 4
 NEAR = 0.08  # usual strokes between lines that touch
