@@ -17,7 +17,7 @@ from gryphone.photo import marks
 from gryphone.photo.image import BLURRED, FILLED, read_image
 from gryphone.photo.lines import slimmed, smear_of, without_motion
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.extent import has_lines
+from gryphone.recognition.drawing import has_lines
 from gryphone.recognition.otherwise import (
     APART,
     OUT,

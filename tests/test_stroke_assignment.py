@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gryphone.recognition.placing import assign
+from gryphone.recognition.encoding import assign
 
 
 def test_every_stroke_goes_to_its_token() -> None:

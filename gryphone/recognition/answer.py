@@ -12,17 +12,19 @@ from gryphone.decoding import LOWEST, Constraint, Decoded, Watch, run_key
 from gryphone.ink import Ink, stroke_boxes
 from gryphone.photo.marks import BOXED
 from gryphone.reading.inputs import Input
-from gryphone.recognition.choices import n_best_of, others_of
 from gryphone.recognition.confidence import (
     calibrated,
+    n_best_of,
+    others_of,
     symbol_features,
     whole_features,
     witnesses,
 )
 from gryphone.recognition.constraints import constraint_of, half_of
-from gryphone.recognition.encoding import EncodedBatch, Network
-from gryphone.recognition.extent import Boxes, is_too_much, lies_apart
+from gryphone.recognition.drawing import Boxes, is_too_much, lies_apart
+from gryphone.recognition.encoding import EncodedBatch, Network, strokes_of
 from gryphone.recognition.otherwise import (
+    BLANK,
     Reading,
     notes_of,
     open_ended,
@@ -30,9 +32,8 @@ from gryphone.recognition.otherwise import (
     surer,
     without_blank,
 )
-from gryphone.recognition.placing import box_of, strokes_of
 from gryphone.recognition.question import OTHER, Ask, Step
-from gryphone.recognition.result import Result, Symbol
+from gryphone.recognition.result import Box, Result, Symbol
 from gryphone.recognition.rows import MOST, MUCH, NONE, ROW, UNSURE, in_parts
 from gryphone.tokens import MASK_ID, PAD_ID, spans, spell
 
@@ -162,7 +163,8 @@ def _in_doubt(question: Question, first: Result) -> Result:
     given = batch.inputs[question.index]
     if ask.constrained or ask.plain:
         return first
-    others = without_blank(given, batch.nothing[question.index])
+    nothing = batch.nothing[question.index]
+    others = without_blank(given, nothing) if (nothing >= BLANK).any() else []
     if given.retraced:
         others += readings(given, first)
     best = _surest(question, first, others) if others else first
@@ -367,3 +369,12 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
     for i, own in zip(asked, strokes_of(votes[0].question.batch, places, answers), strict=True):
         found[i] = own
     return found
+
+
+def box_of(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -> Box | None:
+    """Around some of the strokes, in the coordinates of the input."""
+    if not some:
+        return None
+    left, top = map(min, zip(*(low[i] for i in some), strict=True))
+    right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
+    return left, top, right, bottom

@@ -7,6 +7,8 @@ such an input are refined once more, by the mean of what both looks say.
 With `steps="auto"` the first look is one step. Where the model is sure of all that it wrote there,
 more steps change nothing, and that is the answer. The others are looked at in both ways at once;
 where one step of that leaves no doubt, it is the answer, and else all steps are taken.
+
+Last, which strokes became which token: what its patches say, and where the decoder looked.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +41,7 @@ from gryphone.recognition.backend import Backend, View
 from gryphone.recognition.drawing import pixels_of
 from gryphone.recognition.grammar import Grammar
 from gryphone.recognition.question import Ask
-from gryphone.tokens import MASK_ID, PAD_ID, Tokenizer
+from gryphone.tokens import EMPTY, MASK_ID, PAD_ID, Tokenizer
 
 # Looks at one ink; `Ask.views` takes the first few.
 VIEWS = (View(), View(0.87, 0.03), View(1.15, -0.03), View(1.0, 0.05), View(1.0, -0.05))
@@ -54,6 +56,8 @@ DOUBT_ABOUT_INK = 0.3
 SURE, BOTH_SURE = 0.3, 0.5
 PAPER = Canvas("stroke", 1024, stroke=48.0)
 PEN, MARGIN = 3.0, 3  # pixels: a pen's line of one pixel and its two neighbours, and paper around
+INKLESS = (EMPTY, "&", r"\\")
+NO_INK = (r"\begin", r"\end")
 
 
 @dataclass(frozen=True)
@@ -299,3 +303,57 @@ def on_paper(strokes: Sequence[Stroke]) -> np.ndarray:
     sheet = np.zeros((height + 2 * MARGIN, width + 2 * MARGIN), dtype=bool)
     sheet[row + MARGIN, column + MARGIN] = True
     return sheet
+
+
+def strokes_of(
+    batch: EncodedBatch, places: Sequence[int], answers: Sequence[np.ndarray]
+) -> list[list[tuple[int, ...]]]:
+    """The strokes that became each token of answers about inks: one more look of the decoder."""
+    backend, length = batch.network.backend, batch.network.checkpoint.config.length
+    nothing: list[list[tuple[int, ...]]] = [[()] * len(ids) for ids in answers]
+    if not answers:
+        return nothing
+    canvases = []
+    for ids in answers:
+        room = min(length - len(ids), 1)
+        canvases.append(np.concatenate([ids, np.full((room, ids.shape[1]), PAD_ID)]))
+    seen = backend.evidence(backend.select(batch.memory, list(places)), canvases)
+    if seen is None:
+        return nothing
+    inky = _inky(batch.network.tokenizer.vocabularies[0].tokens)
+    found = []
+    for ids, evidence in zip(answers, seen, strict=True):
+        own: list[list[int]] = [[] for _ in ids]
+        for stroke, token in enumerate(assign(evidence[:, : len(ids)], inky[ids[:, 0]])):
+            if token >= 0:
+                own[token].append(stroke)
+        found.append([tuple(some) for some in own])
+    return found
+
+
+@cache
+def _inky(names: tuple[str, ...]) -> np.ndarray:
+    """Which symbols have ink at all."""
+    return np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
+
+
+def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
+    """The token of each stroke, -1 for none: the one that its pixels speak for.
+
+    votes (strokes, n) say how much a stroke speaks for each token, writes (n,) which tokens have
+    ink at all. A token that is left without a stroke takes the one that speaks for it most, if
+    its owner has another.
+    """
+    if not writes.any():
+        return [-1] * len(votes)
+    votes = np.where(writes, votes, -np.inf)
+    owner: list[int] = votes.argmax(1).tolist()
+    for token in np.flatnonzero(writes).tolist():
+        if token in owner:
+            continue
+        gain = votes[:, token] - votes.max(1)
+        for stroke in np.argsort(-gain, kind="stable").tolist():
+            if owner.count(owner[stroke]) > 1:
+                owner[stroke] = token
+                break
+    return owner

@@ -128,7 +128,7 @@ def without_blank(given: Input, nothing: Floats) -> list[Reading]:
 
     `nothing` (strokes,) says how likely a stroke is no symbol's.
     """
-    if not (nothing >= BLANK).any() or len(given.ink.strokes) > MOST_PIECES:
+    if len(given.ink.strokes) > MOST_PIECES:
         return []
     usual = usual_size(*stroke_boxes([given.ink.strokes])[0])
     piece = pieces_of(given.ink.strokes, NEAR * usual)
