@@ -48,7 +48,7 @@ ATTACKS: dict[str, list[Body]] = {
     "two JPEGs of 1,206 scans": 2 * [scans(1200)],
     "2,000 dots, eight times": 8 * [strokes(DOTS)],
     "2,000 dots as a page, twice": 2 * [strokes(DOTS, "/v1/page")],
-    "22 rows of 50 dots as a page": [strokes(DOTS[:1100], "/v1/page")],
+    "18 rows of 50 dots as a page": [strokes(DOTS[:900], "/v1/page")],
     "128 scribbles, eight times": 8 * [strokes(SCRIBBLES)],
     "32 clients, an ink of 31 strokes twice each": 64 * [requests()[12]],
     "200,000 unknown options": [strokes(TWO, **{f"k{n}": 1 for n in range(200_000)})],

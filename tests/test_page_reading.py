@@ -372,7 +372,9 @@ def test_a_page_has_limits_over_http() -> None:
     dots = [[[10 * (n % 50), 10 * (n // 50)]] for n in range(2000)]
     with in_process(tiny()) as client:
         answer = client.post("/v1/page", json={"strokes": dots})
-        assert answer.status_code == 400 and "cover 6800 patches" in answer.text
+        assert answer.status_code == 400 and "the limit of a page is 1000" in answer.text
+        answer = client.post("/v1/page", json={"strokes": dots[:1000]})
+        assert answer.status_code == 400 and "cover 4400 patches" in answer.text
 
 
 def test_the_first_long_rows_of_a_page_are_read_in_parts() -> None:

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 Kind = Literal["formula", "page", "live"]
 JSON, FORM = "application/json", "multipart/form-data"
 MOST_PARTS = 8
-DENSE = (
-    3  # patches that a stroke of a page counts as at least: its symbol costs steps of the decoder
-)
+# Patches that a stroke of a page counts as at least: its symbol costs steps of the decoder.
+DENSE = 4
 SPARE = 10_000  # commas and tags that options and annotations may have beside the points
 # A marker: none is escaped in the data of a scan, nor are those that restart it.
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd8\xff]")
@@ -109,8 +108,15 @@ def read_request(
 def _page_patches(submission: Submission, settings: Settings, canvas: Canvas) -> int:
     """What all lines of a page cost that will be read, those of doubt in every way.
 
-    A formula has some four patches a stroke; of dots, of which a patch holds one, each is a symbol.
+    A formula has ten patches a stroke, never less than four; of dots a patch holds one, and each is
+    a symbol.
     """
+    strokes, most = len(submission.input.ink.strokes), settings.page // DENSE
+    if strokes > most:  # before their lines are looked for
+        raise InkError(
+            f"{submission.input.ink.id}: {strokes} strokes, the limit of a page is {most}; send a "
+            "part of the page"
+        )
     paper = Paper(submission.input)
     runs = check_lines(paper.runs(), submission.input.ink.id)
     wanted, _ = to_read(paper, runs)
