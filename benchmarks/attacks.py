@@ -37,7 +37,7 @@ def strokes(found: list[list[list[float]]], path: str = "/v1/recognize", **optio
 
 
 DOTS = [[[10.0 * (n % 50), 10.0 * (n // 50)]] for n in range(2000)]
-# A zigzag by each of 128 strokes: as much ink as the limits let through.
+# A zigzag by each of 128 strokes, side by side: more patches than the limits let through.
 SCRIBBLES = [
     [[12.0 * (n % 16) + 8 * k / 11, 30.0 * (n // 16) + 20 * (k % 2)] for k in range(12)]
     for n in range(128)
