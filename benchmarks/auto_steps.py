@@ -110,7 +110,7 @@ def table(paths: Sequence[Path]) -> None:
         rules.append(
             (f"{sure} / {BOTH_SURE} / {AUTO_STEPS}", _all(rows, sure, BOTH_SURE, AUTO_STEPS))
         )
-    for both in (0.1, 0.2, 0.3, 1.0):
+    for both in (0.3, 0.5, 1.0):
         rules.append((f"{SURE} / {both} / {AUTO_STEPS}", _all(rows, SURE, both, AUTO_STEPS)))
     for steps in STEPS:
         if steps != AUTO_STEPS:

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from gryphone.recognition.encoding import assign
+from gryphone.recognition import encoding
+
+
+def assign(votes: np.ndarray, writes: np.ndarray, unread: tuple[int, ...] = ()) -> list[int]:
+    return encoding.assign(votes, writes, ~np.isin(np.arange(len(votes)), unread))
 
 
 def test_every_stroke_goes_to_its_token() -> None:
@@ -23,3 +27,13 @@ def test_a_token_left_out_takes_the_stroke_nearest_to_it() -> None:
     assert assign(votes, np.array([True, True])) == [0, 1]
     # Nobody gives away its only stroke.
     assert assign(votes[:1], np.array([True, True])) == [0]
+
+
+def test_a_stroke_that_is_read_as_nothing_is_nobodys() -> None:
+    votes = np.array([[0.0, -9], [-8, -7], [-9, -1], [-9, -6]])
+    every = np.array([True, True])
+    assert assign(votes, every) == [0, 1, 1, 1]
+    assert assign(votes, every, (1, 3)) == [0, -1, 1, -1]
+    # A token that has no better one keeps its own.
+    assert assign(votes, every, (0, 3)) == [0, 1, 1, -1]
+    assert assign(votes, every, (1, 2, 3)) == [0, 1, 1, 1]

@@ -61,6 +61,7 @@ def test_a_stroke_speaks_by_the_mean_of_its_pixels() -> None:
     backend = tiny_backend()
     memory = backend.encode([ink.strokes for ink in inks])
     canvases = [np.full((n, 2), 2 + k % 2) for k, n in enumerate((4, 3, 5))]
+    canvases[0][-1] = PAD_ID  # which is no token of an answer
     found = backend.evidence(memory, canvases)
     tokens = torch.from_numpy(np.concatenate(canvases))
     index = torch.from_numpy(np.concatenate([np.arange(len(c)) for c in canvases]))
@@ -70,11 +71,13 @@ def test_a_stroke_speaks_by_the_mean_of_its_pixels() -> None:
         said = backend.model.patch_heads[0](memory.memory.features).softmax(-1)[:, PAD_ID].numpy()
     blank = backend.nothing(memory)
     for k, ink in enumerate(inks):
-        assert found[k].shape == (len(ink.strokes), len(canvases[k]))
+        assert found[k].shape == (len(ink.strokes), len(canvases[k]) + 1)
         for stroke in range(len(ink.strokes)):
             pixels = memory.home[memory.stroke == sum(memory.strokes[:k]) + stroke]
             seen = scores[k][: len(canvases[k]), pixels - sum(memory.patches[:k])]
-            assert np.allclose(found[k][stroke], seen.mean(1), atol=1e-5)
+            assert np.allclose(found[k][stroke, :-1], seen.mean(1), atol=1e-5)
+            best = seen[canvases[k][:, 0] != PAD_ID].max(0)
+            assert np.isclose(found[k][stroke, -1], best.mean(), atol=1e-5)
             assert np.isclose(blank[k][stroke], said[pixels].mean(), atol=1e-5)
     # Some of the inks, in another order.
     few = backend.evidence(backend.select(memory, [2, 0]), [canvases[2], canvases[0]])

@@ -37,6 +37,7 @@ from gryphone.recognition.result import Box, Result, Symbol
 from gryphone.recognition.rows import MOST, MUCH, NONE, ROW, UNSURE, in_parts
 from gryphone.tokens import MASK_ID, PAD_ID, spans, spell
 
+UNREAD = "strokes that are in no symbol of the answer: {} of {} (crossed out, a note, or missed)"
 RESERVE = 0.015  # seconds before a deadline kept for making the answer well-formed
 
 
@@ -339,6 +340,9 @@ def _result(
     warnings = [*notes_of(ink, whole)] if ink.notes else []
     if is_too_much(network.checkpoint.config, boxes, drawn, len(best.ids)):
         warnings.append(MUCH)
+    left = len(ink.strokes) - len({i for own in strokes for i in own})
+    if 0 < left < len(ink.strokes):
+        warnings.append(UNREAD.format(left, len(ink.strokes)))
     broken = [] if constraint is None else constraint.broken(best.ids, PAD_ID)
     if broken:  # what is well-formed comes first
         places = ", ".join(map(str, broken))

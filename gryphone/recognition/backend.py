@@ -18,6 +18,7 @@ from gryphone.ink import Stroke
 
 FLOOR = 1e-4  # of the attention, relative to its highest
 LEAST = -12.0  # log-probs of the patch heads below this say no more than "no"
+NONE = -99.0  # less than any score
 
 
 class View(NamedTuple):
@@ -61,7 +62,8 @@ class Backend(Protocol):
 
     def evidence(self, memory: Any, canvases: Sequence[np.ndarray]) -> list[np.ndarray] | None:
         """What speaks for which stroke being which token of finished canvases (n, S), one for
-        each ink: (strokes, n) mean log-scores of the stroke's pixels; None: unknown."""
+        each ink: (strokes, n + 1) mean log-scores of the stroke's pixels, in the last column those
+        of each pixel's best token (PAD is none); None: unknown."""
 
     def nothing(self, memory: Any) -> list[np.ndarray] | None:
         """How likely each stroke (strokes,) of each ink is no symbol's: the mean of its pixels;

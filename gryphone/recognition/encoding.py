@@ -53,11 +53,14 @@ DOUBT_ABOUT_PICTURE = 0.05
 DOUBT_ABOUT_INK = 0.3
 # The same after one step, where steps are taken as they are needed (docs/auto-steps.md has the
 # curve): by one look, and by two.
-SURE, BOTH_SURE = 0.3, 0.5
+SURE, BOTH_SURE = 0.3, 0.7
 PAPER = Canvas("stroke", 1024, stroke=48.0)
 PEN, MARGIN = 3.0, 3  # pixels: a pen's line of one pixel and its two neighbours, and paper around
 INKLESS = (EMPTY, "&", r"\\")
 NO_INK = (r"\begin", r"\end")
+# Mean log-score of its pixels' best tokens below which a stroke is read as none of them
+# (docs/recognition.md has what other limits bring).
+UNREAD = -4.0
 
 
 @dataclass(frozen=True)
@@ -324,7 +327,8 @@ def strokes_of(
     found = []
     for ids, evidence in zip(answers, seen, strict=True):
         own: list[list[int]] = [[] for _ in ids]
-        for stroke, token in enumerate(assign(evidence[:, : len(ids)], inky[ids[:, 0]])):
+        votes, best = evidence[:, : len(ids)], evidence[:, -1]
+        for stroke, token in enumerate(assign(votes, inky[ids[:, 0]], best >= UNREAD)):
             if token >= 0:
                 own[token].append(stroke)
         found.append([tuple(some) for some in own])
@@ -337,12 +341,12 @@ def _inky(names: tuple[str, ...]) -> np.ndarray:
     return np.array([n not in INKLESS and not n.startswith(NO_INK) for n in names])
 
 
-def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
+def assign(votes: np.ndarray, writes: np.ndarray, read: np.ndarray) -> list[int]:
     """The token of each stroke, -1 for none: the one that its pixels speak for.
 
     votes (strokes, n) say how much a stroke speaks for each token, writes (n,) which tokens have
     ink at all. A token that is left without a stroke takes the one that speaks for it most, if
-    its owner has another.
+    its owner has another. A stroke that is not `read` (strokes,) is no token's that has others.
     """
     if not writes.any():
         return [-1] * len(votes)
@@ -356,4 +360,5 @@ def assign(votes: np.ndarray, writes: np.ndarray) -> list[int]:
             if owner.count(owner[stroke]) > 1:
                 owner[stroke] = token
                 break
-    return owner
+    known = {token for token, good in zip(owner, read, strict=True) if good}
+    return [-1 if token in known and not r else token for token, r in zip(owner, read, strict=True)]

@@ -19,7 +19,7 @@ from gryphone.checkpoint import Checkpoint
 from gryphone.config import ModelConfig
 from gryphone.decoding import Decoded, Request
 from gryphone.ink import Stroke
-from gryphone.recognition.backend import FLOOR, LEAST, View, forked
+from gryphone.recognition.backend import FLOOR, LEAST, NONE, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.onnx_file import MICROSOFT, Graph
 from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
@@ -137,14 +137,15 @@ class OnnxBackend:
         return [self._votes(look, ids) for look, ids in zip(memory, canvases, strict=True)]
 
     def _votes(self, look: Look, ids: np.ndarray) -> np.ndarray:
-        """The mean of (strokes, n) log-scores: see `torch_backend.TorchBackend.scores`."""
+        """The mean of (strokes, n + 1) log-scores: see `torch_backend.TorchBackend.scores`."""
         queries = self._run(self._queries, look, ids[None])
         looked = np.mean([_attention(q[0], look, i) for i, q in enumerate(queries)], 0)  # (n, P)
         looked /= np.maximum(looked.max(1, keepdims=True), 1e-12)
         score = np.log(np.maximum(looked, FLOOR))
         for stream, said in enumerate(look.patches):
             score += np.maximum(said.numpy().T[ids[:, stream]], LEAST)
-        return _mean_of_pixels(look, score)
+        best = score[ids[:, 0] != PAD_ID].max(0, initial=NONE, keepdims=True)
+        return _mean_of_pixels(look, np.concatenate([score, best]))
 
     def nothing(self, memory: list[Look]) -> list[np.ndarray] | None:
         """How likely each stroke is no symbol's."""

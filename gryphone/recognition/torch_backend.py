@@ -20,7 +20,7 @@ from gryphone.ink import Stroke
 from gryphone.kinds import KINDS, part_of
 from gryphone.model import GryphOne, Memory, Packing, rows_of
 from gryphone.raster import InkBatch, Patches, draw, to_patches, turned
-from gryphone.recognition.backend import FLOOR, LEAST, View, forked
+from gryphone.recognition.backend import FLOOR, LEAST, NONE, View, forked
 from gryphone.recognition.drawing import Drawing, drawing_of
 from gryphone.recognition.torch_graphs import Graphs
 from gryphone.recognition.torch_loop import refine_on_device
@@ -217,8 +217,13 @@ class TorchBackend:
                 own = Packing.equal(1, lengths[0], self.device)
             with self._autocast():
                 score = self.scores(tokens, index.to(self.device), memory.memory, own)
-        parts = _votes(memory, score)
-        return [part[:, :n] for part, n in zip(parts, lengths, strict=True)]
+        ink = torch.zeros(score.shape[:2], dtype=torch.bool)
+        for own, ids in zip(ink, canvases, strict=True):
+            own[: len(ids)] = torch.from_numpy(ids[:, 0] != PAD_ID)
+        hidden = ~ink.to(score.device)[..., None]
+        best = score.masked_fill(hidden, NONE).amax(1, keepdim=True)
+        parts = _votes(memory, torch.cat([score, best], 1))
+        return [part[:, [*range(n), -1]] for part, n in zip(parts, lengths, strict=True)]
 
     @torch.inference_mode()
     def nothing(self, memory: TorchMemory) -> list[np.ndarray] | None:

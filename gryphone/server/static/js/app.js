@@ -7,7 +7,7 @@ import { loadDraft } from "./draft.js";
 import { completeOffline, isLocal, keepOffline, model } from "./engine.js";
 import { kindOf, learnFormats, readPhoto } from "./files.js";
 import { FormulaView } from "./formula.js";
-import { FORMS, laidOut } from "./lines.js";
+import { FORMS, laidOut, missed } from "./lines.js";
 import { Pad } from "./pad.js";
 import { Player } from "./player.js";
 import { Reader } from "./reader.js";
@@ -164,7 +164,11 @@ function refresh() {
     shown?.confidence,
   );
   light(selected);
-  pad.frame(page.lines.length + page.asides.length > 1 ? page : null);
+  const left = page.lines.map(missed).filter((strokes) => strokes.length);
+  pad.frame({
+    lines: page.lines.length + page.asides.length > 1 ? page.lines : [],
+    asides: [...page.asides, ...left.map((strokes) => ({ strokes, kind: "not read" }))],
+  });
   for (const id of ["copy-latex", "copy-as", "replay"]) $(id).disabled = !current;
   computing.show(current?.lines ?? []);
   $("copy-mathml").disabled = !current?.mathml;

@@ -19,6 +19,12 @@ export const sameInk = (a, b) => a?.length === b.length && a.every((stroke, i) =
 
 export const isCurrent = ({ strokes, read }) => sameInk(read, strokes);
 
+/** Strokes that are in no symbol of a line's answer, where that says which its symbols' are. */
+export function missed(line) {
+  const own = new Set(line.inks.flat());
+  return isCurrent(line) && own.size ? line.read.filter((stroke) => !own.has(stroke)) : [];
+}
+
 /** One formula's answer as a line; `of` are the strokes that its symbols count. */
 export function asRead(line, data, of, more = {}) {
   const inks = data.symbols.map(({ strokes }) => (strokes ?? []).map((i) => of[i]).filter(Boolean));

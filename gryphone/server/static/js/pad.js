@@ -66,11 +66,11 @@ export class Pad extends EventTarget {
     this.redraw();
   }
 
-  /** Frame and number the lines of a page, and what is none: { lines, asides }, or null. */
-  frame(page) {
+  /** Frame and number the lines of a page, and what is none. */
+  frame({ lines, asides }) {
     this.#frames = [
-      ...(page?.lines ?? []).map(({ strokes }, i) => ({ box: bounds(strokes), label: String(i + 1), dash: [] })),
-      ...(page?.asides ?? []).map(({ strokes, kind }) => ({ box: bounds(strokes), label: kind, dash: [5, 5] })),
+      ...lines.map(({ strokes }, i) => ({ box: bounds(strokes), label: String(i + 1), dash: [] })),
+      ...asides.map(({ strokes, kind }) => ({ box: bounds(strokes), label: kind, dash: [5, 5] })),
     ];
     this.redraw();
   }
