@@ -25,8 +25,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gryphone.training.settings import TrainConfig
 
 ROOT = Path(__file__).parents[1]
+RECOVERIES = ("recover-masked", "recover-deleted")
 SETS = ("valid-2013", "valid-2023", "test-2014")
 FILES, ROOM = 7, 62 * 2**20  # of weights that one call brings, of 8 files and 64 MiB
 RESERVE = 6.0  # minutes of the lease for predictions and speeds
@@ -39,13 +44,15 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where results are put for the way home")
     parser.add_argument("--folder", type=Path, default=Path("runs/rivals"))
     parser.add_argument("--config", default="configs/baselines/all.yaml")
+    parser.add_argument("--compared", action="store_true", help="compiled blocks have been before")
     parser.add_argument("--steps", type=int, required=True, help="of each arm: equal samples")
     parser.add_argument("--lease", type=float, default=27.0, help="minutes, of all calls")
     parser.add_argument("--minutes", type=float, default=9.0, help="that this call may take")
     parser.add_argument("--together", type=int, default=4, help="arms that share the GPU")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--data", type=Path, default=Path("packed"), help="the sets' folder")
-    parser.add_argument("--limit", type=int, help="inks of each set and of the speeds")
+    parser.add_argument("--limit", type=int, help="inks of each set")
+    parser.add_argument("--inks", type=int, default=128, help="that speeds are measured with")
     parser.add_argument("--set", action="append", default=[], help="another setting of all arms")
     parser.add_argument("--conduct", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -60,6 +67,7 @@ class Conductor:
         self.settings = [f"--set={text}" for text in options.set]
         self.home = options.folder / "results"
         self.home.mkdir(parents=True, exist_ok=True)
+        self.configs = configs_of(options)
 
     def say(self, line: str) -> None:
         with (self.o.folder / "log.txt").open("a") as file:
@@ -80,18 +88,26 @@ class Conductor:
         """Minutes of the lease that training may still use."""
         return self.o.lease - RESERVE - (time.time() - self.began) / 60
 
+    def train(self, name: str) -> bool:
+        """Train an arm, and keep what says how."""
+        o, run = self.o, self.o.folder / name
+        if self.left() < LEAST:
+            self.say(f"{name}: {self.left():.1f} minutes are left, not begun")
+            return False
+        well = self.run(
+            f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
+            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *self.settings,
+        )  # fmt: skip
+        for file in ("log.csv", "eval.csv", "settings.json"):
+            with suppress(FileNotFoundError):
+                shutil.copy(run / file, self.home / f"{name}-{file}")
+        return well
+
     def arm(self, name: str) -> None:
         """Train, store predictions, and write the weights as they go home."""
         o, run = self.o, self.o.folder / name
-        if self.left() < LEAST:
-            return self.say(f"{name}: {self.left():.1f} minutes are left, not begun")
-        if not self.run(
-            f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
-            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *self.settings,
-        ):  # fmt: skip
-            return None
-        for file in ("eval.csv", "settings.json"):
-            shutil.copy(run / file, self.home / f"{name}-{file}")
+        if not self.train(name):
+            return
         sets = [path for x in SETS if (path := o.data / f"{x}.parquet").exists()]
         limit = [] if o.limit is None else ["--limit", o.limit]
         facts = json.loads((run / "checkpoint" / "config.json").read_text())["facts"]
@@ -99,48 +115,50 @@ class Conductor:
         whole = steps == o.steps
         if not whole:
             self.say(f"{name}: {steps} steps of {o.steps}, no equal of the others")
-        if self.run(
-            f"predict {name}", "-m", "gryphone.studies.predictions", f"{name}={run}", "--runs", 1,
+        predict = (
+            "-m", "gryphone.studies.predictions", f"{name}={run}", "--runs", 3,
             "--device", o.device, "--batch", 256, "--data", *sets, *limit,
             "--out", self.home if whole else self.home / "short",
-        ) and whole:  # fmt: skip
+        )  # fmt: skip
+        if self.run(f"predict {name}", *predict) and whole:
             self.done.append(name)
+        if self.configs[name].model.kind == "diffusion":
+            self.run(f"recover {name}", *predict, "--methods", *RECOVERIES)
         light = o.folder / "light" / name
         if self.run(f"pack {name}", "-m", "gryphone.release.release", run, "--out", light):
             shutil.copy(light / "config.json", self.home / f"{name}-config.json")
             (light / "whole").touch()
-        return None
 
     def conduct(self) -> None:
         o = self.o
         first = next((p for x in SETS if (p := o.data / f"{x}.parquet").exists()), None)
         inks = [] if first is None else ["--inks", first]  # others need what a lent machine lacks
-        kinds = kinds_of(o.config, o.arms)
-        if not self.run("compiled", "benchmarks/compiled.py", *kinds, *inks):
+        kinds = list(dict.fromkeys(self.configs[name].model.kind for name in o.arms))
+        if not o.compared and not self.run("compiled", "benchmarks/compiled.py", *kinds, *inks):
             self.say("compiled blocks are not the plain ones: see compiled.log; plain ones train")
             self.settings.append("--set=compile=false")
         with ThreadPoolExecutor(o.together) as threads:
             list(threads.map(self.arm, o.arms))
-        arms = [f"{name}={o.folder / name}" for name in o.arms if name in self.done]
-        limit = [] if o.limit is None else ["--limit", o.limit]
+        # What was trained in another way alone is as fast.
+        alike = {repr((self.configs[x].model, self.configs[x].scheme)): x for x in o.arms[::-1]}
+        arms = [f"{x}={o.folder / x}" for x in o.arms if x in self.done and x in alike.values()]
         if arms and first is not None:
             self.run(
                 "speed", "-m", "gryphone.studies.speed", first, "--device", o.device,
-                "--out", self.home, *limit, "--rivals", *arms,
+                "--out", self.home, "--limit", o.inks, "--rivals", *arms,
             )  # fmt: skip
         self.say(f"done: {', '.join(self.done)}")
         (o.folder / "done").touch()
 
 
-def kinds_of(config: str, arms: Sequence[str]) -> list[str]:
-    """The kinds of decoder of some arms."""
+def configs_of(options: argparse.Namespace) -> dict[str, TrainConfig]:
+    """The settings of all arms; those that are asked for are among them."""
     from gryphone.studies.ablation import read_arms
 
-    known = {c.name: c.model.kind for c in read_arms(ROOT / config, {})}
-    unknown = [name for name in arms if name not in known]
-    if unknown:
-        sys.exit(f"{config} has no arm {unknown[0]!r}; it has {', '.join(known)}")
-    return list(dict.fromkeys(known[name] for name in arms))
+    known = {c.name: c for c in read_arms(ROOT / options.config, {})}
+    if unknown := [name for name in options.arms if name not in known]:
+        sys.exit(f"{options.config} has no arm {unknown[0]!r}; it has {', '.join(known)}")
+    return known
 
 
 def conductor(folder: Path) -> int:
@@ -148,7 +166,7 @@ def conductor(folder: Path) -> int:
     path, asked = folder / "pid", options_of()
     words = json.dumps([asked.arms, asked.steps, asked.set, asked.config])
     if not path.exists():
-        kinds_of(asked.config, asked.arms)  # or it is said here, at once
+        configs_of(asked)  # or it is said here, at once
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "words").write_text(words)
         command = [sys.executable, __file__, *sys.argv[1:], "--conduct"]
@@ -200,6 +218,7 @@ def main() -> None:
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    os.environ.setdefault("OMP_NUM_THREADS", "2")  # of as many processes as there are arms
     if o.conduct:
         Conductor(o).conduct()
         return

@@ -303,7 +303,7 @@ def test_rivals_are_compared_with_ours_ink_by_ink(
     assert rows[1][-3:] == [2, 1, "1"] and header[-3:] == ["only ours right", "only it", "p"]
     assert published[1][0] == "bttr" and published[1][4] == 57.7
     assert {"p50 ms", "images/s", "ms at 10", "ms at 30", "ms at 60"} < set(columns)
-    assert len(speeds) == 2 and len(report.panels) == 1
+    assert len(speeds) == 3 and len(report.panels) == 1  # T = 1, 10, 50
 
 
 def test_what_is_added_to_the_bare_decoder(recognizer: Recognizer) -> None:

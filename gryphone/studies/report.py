@@ -22,11 +22,12 @@ SAID = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: lines (x, y) by name."""
+    """One plot: lines (x, y) by name; names that agree up to a comma share a colour."""
 
     title: str
     x: str
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    steep: bool = False  # values of several magnitudes
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,19 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
     from matplotlib.figure import Figure as Sheet
 
     sheet = Sheet(figsize=(4.2 * len(panels), 3.4), layout="constrained")
+    names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
+    colours, ways = ([*dict.fromkeys(n.partition(",")[k] for n in names)] for k in (0, 2))
+    shown: dict[str, Any] = {}
     for axes, panel in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for name, (x, y) in panel.lines.items():
-            axes.plot(list(x), list(y), marker="o", markersize=2.5, linewidth=1.2, label=name)
+            own, _, way = name.partition(",")
+            colour = f"C{colours.index(own)}"
+            style = ("-", "--", ":", "-.", (0, (1, 3)))[ways.index(way) % 5]
+            (shown[name],) = axes.plot(
+                list(x), list(y), "o", linestyle=style, color=colour, markersize=2.5, linewidth=1.2
+            )
+        if panel.steep:
+            axes.set_yscale("log")
         axes.set_title(panel.title, fontsize=9)
         axes.set_xlabel(panel.x, fontsize=8)
         axes.tick_params(labelsize=7)
@@ -80,6 +91,11 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
         if panel.x == "T":
             axes.set_xscale("log")
             axes.set_xticks(TICKS, map(str, TICKS))
-    handles, names = sheet.axes[0].get_legend_handles_labels()
-    sheet.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8)
+    sheet.legend(
+        [*shown.values()],
+        [*shown],
+        loc="outside lower center",
+        ncols=min(4, len(names)),
+        fontsize=8,
+    )
     sheet.savefig(path, dpi=90, metadata={"Software": None})

@@ -20,7 +20,8 @@ from gryphone.studies.predictions import WRITINGS
 from gryphone.studies.report import Cells, Panel, Report
 
 OURS = ("ours", "diffusion", 10)
-WAYS = (("diffusion", 1), ("diffusion", 10), *WRITINGS.items())
+DIFFUSION = (("diffusion", 1), ("diffusion", 10), ("diffusion", 50), ("mask-predict", 10))
+WAYS = (*DIFFUSION, *WRITINGS.items())
 # The paper's Table 1 (MathWriting, validation: EM, ≤1, CER) and Table 2 (CROHME 2014: EM, ≤1).
 PUBLISHED: dict[str, tuple[float | str, ...]] = {
     "bttr": (60.4, 72.0, 6.45, 57.7, 67.7),
@@ -37,8 +38,8 @@ SPEEDS = "rivals-speed-*.json"
 
 def way_of(method: str, number: int) -> str:
     """A way of asking, in words."""
-    names = {"diffusion": f"T = {number}", "beam": f"beam {number}"}
-    return names.get(method, method)
+    names = {"diffusion": f"T = {number}", "greedy": "greedy"}
+    return names.get(method, f"{method} {number}")
 
 
 def rivals(results: Results, folder: Path) -> Report:
@@ -56,7 +57,9 @@ def rivals(results: Results, folder: Path) -> Report:
     published = [[arm, *PUBLISHED[arm.partition("-")[0]]] for arm in known]
     theirs = ["arm", "MathWriting EM", "≤1", "CER", "CROHME 2014 EM", "≤1"]
     tables.append(("The paper's, retrained under its pipeline", theirs, published))
-    columns = list(dict.fromkeys(key for row in speeds for key in row))
+    columns = [
+        key for key in dict.fromkeys(key for row in speeds for key in row) if key != "parameters"
+    ]
     cells = [[row.get(key, "–") for key in columns] for row in speeds]
     tables.append(("Speed", columns, cells))
     notes = [] if speeds else ["Speed: not yet measured (python -m gryphone.studies.speed)."]
@@ -87,7 +90,8 @@ def rated(
             figures = results.figures(arm, sets, method, number)
             if found is None or figures is None:
                 continue
-            size = f"{sizes[arm] / 1e6:.1f}" if arm in sizes else "–"
+            same = arm.removesuffix("-rmml")  # which is a way of training alone
+            size = f"{sizes[same] / 1e6:.1f}" if same in sizes else "–"
             pair: list[Any] = ["–"] * 3
             if ours is not None and (arm, method, number) != OURS:
                 pair = list(paired(ours[0][0, :, 0], found[0][0, :, 0]))
@@ -107,9 +111,12 @@ def latencies(speeds: Sequence[Mapping[str, Any]]) -> list[Panel]:
     panels = []
     for device in dict.fromkeys(row["device"] for row in speeds):
         lines = {
-            f"{row['arm']}, {row['way']}": (LENGTHS, [row[f"ms at {n}"] for n in LENGTHS])
+            f"{row['arm']}, {row['way']}": (
+                [row[f"symbols at {n}"] for n in LENGTHS],
+                [row[f"ms at {n}"] for n in LENGTHS],
+            )
             for row in speeds
             if row["device"] == device
         }
-        panels.append(Panel(f"ms an ink, one at a time, {device}", "symbols", lines))
+        panels.append(Panel(f"ms an ink, one at a time, {device}", "symbols", lines, steep=True))
     return panels

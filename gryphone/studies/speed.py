@@ -95,12 +95,15 @@ def latency(recognizer: Recognizer, inputs: Sequence[Input], way: Way) -> float:
 
 
 def compare(
-    recognizer: Recognizer, arm: str, inks: Sequence[tuple[Input, int]], device: str
+    recognizer: Recognizer, arm: str, inks: Sequence[tuple[Input, int]], limit: int, device: str
 ) -> list[dict[str, Any]]:
-    """A row for each way of asking one network; inks come with their number of symbols."""
+    """A row for each way of asking one network; inks come with their number of symbols.
+
+    Rates are of the first `limit` inks, latencies by length of those that are nearest to it.
+    """
     diffuses = recognizer.checkpoint.config.kind == "diffusion"
-    ways = [("diffusion", 1), ("diffusion", 10)] if diffuses else list(WRITINGS.items())
-    inputs, rows = [one for one, _ in inks], []
+    ways = [("diffusion", t) for t in (1, 10, 50)] if diffuses else list(WRITINGS.items())
+    inputs, rows = [one for one, _ in inks[:limit]], []
     for method, number in ways:
         way = Way(number, True) if diffuses else Way(1, True, number)
         rate(recognizer, inputs[:8], way, 8)  # what is made once is made
@@ -115,7 +118,7 @@ def compare(
             "p50 ms": round(latency(recognizer, inputs[:: max(1, len(inputs) // 64)], way), 2),
             "best batch": best,
             "images/s": round(found[best], 2),
-            "inks": len(inks),
+            "inks": len(inputs),
         }
         for length in LENGTHS:
             near = sorted(inks, key=lambda pair: abs(pair[1] - length))[:NEAREST]
@@ -140,11 +143,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--rivals", nargs="+", help="NAME=DIR of checkpoints to compare")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backend", choices=("onnx", "torch"), help="of a CPU")
     parser.add_argument("--limit", type=int, default=256)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     options = parser.parse_args(arguments)
     readable = ((i.input, i.truth) for i in items(options.data) if i.input is not None)
-    inks = list(islice(readable, options.limit))
+    inks = list(readable if options.rivals else islice(readable, options.limit))
     if not inks:
         raise DataError(f"{options.data}: holds no ink that can be read")
     device = options.device.partition(":")[0]
@@ -155,10 +159,11 @@ def main(arguments: list[str] | None = None) -> None:
         if options.rivals:
             counted = [(one, symbols_of(truth)) for one, truth in inks]
             for arm, folder in named_weights(options.rivals).items():
-                rows += compare(load(folder, options.device), arm, counted, device)
+                network = load(folder, options.device, backend=options.backend)
+                rows += compare(network, arm, counted, options.limit, device)
                 path.write_text(json.dumps(rows, indent=1) + "\n")  # a lent machine may end
         else:
-            recognizer = load(options.weights, options.device)
+            recognizer = load(options.weights, options.device, backend=options.backend)
             rows = measure(recognizer, [one for one, _ in inks], options.steps)
         path.write_text(json.dumps(rows, indent=1) + "\n")
     print(path)

@@ -1,4 +1,4 @@
-"""Starting from weights trained elsewhere: another run's, with another vocabulary, or DINO's."""
+"""Starting from weights trained elsewhere: another run's, its encoder's alone, or DINO's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gryphone.checkpoint import Checkpoint, read_checkpoint, read_tensors
 from gryphone.errors import CheckpointError
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer
+from gryphone.training.run_files import prefixed
 from gryphone.training.settings import TrainConfig
 
 
 def initialise(
     model: GryphOne, config: TrainConfig, tokenizer: Tokenizer, init: Path | None
 ) -> None:
-    """Start from a checkpoint's weights, or put DINO's into a dense encoder."""
+    """Start from a checkpoint's weights, from its encoder's, or put DINO's into a dense encoder."""
     if init is not None:
         known = matching_checkpoint(config, init).tokenizer
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
@@ -29,6 +30,17 @@ def initialise(
             raise CheckpointError(
                 f"the weights in {init} do not fit this run's model; set 'model' to that of its "
                 f"config.json ({reason})"
+            ) from error
+    elif config.encoder:
+        path = Path(config.encoder)
+        matching_checkpoint(config, path)
+        try:
+            model.encoder.load_state_dict(prefixed(read_tensors(path), "encoder."))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[:2][-1].strip()
+            raise CheckpointError(
+                f"the encoder of {path} does not fit this run's; set model.width, "
+                f"model.encoder_depth and model.canvas to those of its config.json ({reason})"
             ) from error
     elif config.dino:
         try:

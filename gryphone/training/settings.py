@@ -87,6 +87,7 @@ class TrainConfig:
     tokenizer: str = ""  # a saved tokenizer; without one it is built from the sources' labels
     spell: Mapping[str, str] = field(default_factory=dict)  # symbols that labels give as another
     dino: str = ""  # a local DINO ViT-S/8 state dict for the dense encoder
+    encoder: str = ""  # a checkpoint whose encoder to begin with, whatever its decoder
     out: str = "runs"
     seed: int = 0
     batch: int = 512  # samples per shard

@@ -170,7 +170,7 @@ class Training:
         self.next_eval = self.minutes() + config.eval_minutes
         self.losses: list[Tensor] = []
 
-    def _start(self, model: nn.Module, optimizer: torch.optim.Optimizer, init: Path | None) -> None:
+    def _start(self, model: GryphOne, optimizer: torch.optim.Optimizer, init: Path | None) -> None:
         """Resume from the run's last state, or begin with the weights that are asked for."""
         state = self.run.newest_state()
         if state is not None:
@@ -185,8 +185,8 @@ class Training:
             restore_optimizer(optimizer, tensors)
             unused = f"; --init {init} is for new runs, and not used" if init is not None else ""
             self.report(f"resuming {self.run.folder} at step {self.step}{unused}")
-        elif init is not None or self.config.dino:
-            initialise(model, self.config, self.tokenizer, init)  # type: ignore[arg-type]
+        elif init is not None or self.config.dino or self.config.encoder:
+            initialise(model, self.config, self.tokenizer, init)
             self.ema.module.load_state_dict(model.state_dict())
 
     def _agree(self) -> None:

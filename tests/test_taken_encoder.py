@@ -1,0 +1,78 @@
+"""Fresh decoders of any kind on an encoder that was trained elsewhere."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from inkmaker import write_inks
+
+from gryphone.checkpoint import read_tensors
+from gryphone.config import PRESETS
+from gryphone.errors import CheckpointError
+from gryphone.studies.ablation import read_arms
+from gryphone.training.settings import SourceConfig, TrainConfig
+from gryphone.training.train import train
+
+CONFIG = Path(__file__).parents[1] / "configs" / "one-encoder.yaml"
+
+
+def config(tmp_path: Path, **settings: object) -> TrainConfig:
+    inks = tmp_path / "inks"
+    if not inks.exists():
+        write_inks(inks, 16)
+    base = TrainConfig(
+        name="first",
+        sources=(SourceConfig(str(inks)),),
+        model=PRESETS["tiny"],
+        out=str(tmp_path / "runs"),
+        batch=8,
+        steps=3,
+        warmup_steps=0,
+        precision="no",
+        ema=0.5,
+    )
+    return replace(base, **settings)  # type: ignore[arg-type]
+
+
+def run(settings: TrainConfig) -> Path:
+    return train(settings, report=lambda line: None)
+
+
+def test_decoders_of_any_kind_begin_with_an_encoder(tmp_path: Path) -> None:
+    first = read_tensors(run(config(tmp_path)))
+    # So slow that nothing moves: what is saved is what it began with.
+    taken = {"encoder": str(tmp_path / "runs" / "first"), "steps": 1, "lr": 1e-12, "seed": 1}
+    for name, kind, scheme, rmml in (
+        ("ours", "diffusion", "sat", True),
+        ("ar", "ar", "sat", False),
+        ("bttr", "bttr", "raw", False),
+    ):
+        model = replace(PRESETS["tiny"], kind=kind)
+        arm = config(tmp_path, name=name, model=model, scheme=scheme, rmml=rmml, **taken)
+        begun = read_tensors(run(arm))
+        for key in (key for key in first if key.startswith("encoder.")):
+            assert torch.allclose(begun[key], first[key], atol=1e-6)
+        heads = "decoder.heads.0.weight"
+        assert begun[heads].shape != first[heads].shape or (begun[heads] != first[heads]).any()
+
+
+def test_an_encoder_of_another_size_is_named(tmp_path: Path) -> None:
+    first = run(config(tmp_path))
+    deep = replace(PRESETS["tiny"], encoder_depth=PRESETS["tiny"].encoder_depth + 1)
+    with pytest.raises(CheckpointError, match="does not fit this run's; set model"):
+        run(config(tmp_path, name="deep", model=deep, encoder=str(first)))
+    with pytest.raises(CheckpointError, match="nowhere"):
+        run(config(tmp_path, name="none", encoder=str(tmp_path / "nowhere")))
+
+
+def test_arms_on_one_encoder_differ_in_their_decoders_alone() -> None:
+    arms = {c.name: c for c in read_arms(CONFIG, {}) if c.model.encoder == "vit"}
+    ours = arms["ours"]
+    assert {"ours-raw", "ours-rmml", "ours-raw-rmml", "ar", "comer", "namer"} <= arms.keys()
+    for c in arms.values():
+        same = (c.encoder, c.batch, c.steps, c.lr, c.sources, c.augment, c.model.canvas)
+        assert same == (
+            ours.encoder, 512, 800, ours.lr, ours.sources, ours.augment, ours.model.canvas
+        )  # fmt: skip
+        assert c.model.decoder_depth == 3
