@@ -1,14 +1,12 @@
-"""All rivals on a machine that is lent for half an hour, in calls of ten minutes at most.
+"""All rivals in one go, on a machine that is lent for half an hour (`lent.py` runs it there).
 
-    python benchmarks/rivals.py ours ar ar-raw bttr namer --steps 2000 --out $OUT
+    python benchmarks/rivals.py ours ar ar-raw bttr namer --steps 2000
 
 compares compiled blocks with plain ones (`compiled.py`), trains the arms of `configs/baselines`
 side by side, predicts with each as soon as it is trained, then measures speeds, one after the
-other. A process of its own does that, which outlives the call. The call watches it for `--minutes`,
-puts into `--out` what there is (predictions, speeds and logs as results.tar.xz; weights in eight
-bits, of as many arms as one call may bring), and ends. Given again, it goes on. What fails is said
-and left out, and so is from the comparison what the clock cut short (its predictions are in
-`short`); the rest goes on.
+other. Predictions, speeds and logs lie in `results` of its folder, weights in eight bits in
+`light`. What fails is said and left out, and so is from the comparison what the clock cut short
+(its predictions are in `short`); the rest goes on.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -33,29 +29,25 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 RECOVERIES = ("recover-masked", "recover-deleted")
 SETS = ("valid-2013", "valid-2023", "test-2014")
-FILES, ROOM = 7, 62 * 2**20  # of weights that one call brings, of 8 files and 64 MiB
 RESERVE = 6.0  # minutes of the lease for predictions and speeds
 LEAST = 4.0  # minutes that are worth beginning with
 
 
-def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("arms", nargs="+", help="of the configuration, the first ones first")
-    parser.add_argument("--out", type=Path, help="where results are put for the way home")
     parser.add_argument("--folder", type=Path, default=Path("runs/rivals"))
     parser.add_argument("--config", default="configs/baselines/all.yaml")
     parser.add_argument("--compared", action="store_true", help="compiled blocks have been before")
     parser.add_argument("--steps", type=int, required=True, help="of each arm: equal samples")
-    parser.add_argument("--lease", type=float, default=27.0, help="minutes, of all calls")
-    parser.add_argument("--minutes", type=float, default=9.0, help="that this call may take")
+    parser.add_argument("--lease", type=float, default=27.0, help="minutes for all of it")
     parser.add_argument("--together", type=int, default=4, help="arms that share the GPU")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--data", type=Path, default=Path("packed"), help="the sets' folder")
     parser.add_argument("--limit", type=int, help="inks of each set")
     parser.add_argument("--inks", type=int, default=128, help="that speeds are measured with")
     parser.add_argument("--set", action="append", default=[], help="another setting of all arms")
-    parser.add_argument("--conduct", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 class Conductor:
@@ -70,8 +62,7 @@ class Conductor:
         self.configs = configs_of(options)
 
     def say(self, line: str) -> None:
-        with (self.o.folder / "log.txt").open("a") as file:
-            file.write(f"{(time.time() - self.began) / 60:5.1f} min  {line}\n")
+        print(f"{(time.time() - self.began) / 60:5.1f} min  {line}", flush=True)
 
     def run(self, what: str, *words: object) -> bool:
         """One command, its output in a log of its own; says whether it went well."""
@@ -127,7 +118,6 @@ class Conductor:
         light = o.folder / "light" / name
         if self.run(f"pack {name}", "-m", "gryphone.release.release", run, "--out", light):
             shutil.copy(light / "config.json", self.home / f"{name}-config.json")
-            (light / "whole").touch()
 
     def conduct(self) -> None:
         o = self.o
@@ -148,7 +138,6 @@ class Conductor:
                 "--out", self.home, "--limit", o.inks, "--rivals", *arms,
             )  # fmt: skip
         self.say(f"done: {', '.join(self.done)}")
-        (o.folder / "done").touch()
 
 
 def configs_of(options: argparse.Namespace) -> dict[str, TrainConfig]:
@@ -161,87 +150,12 @@ def configs_of(options: argparse.Namespace) -> dict[str, TrainConfig]:
     return known
 
 
-def conductor(folder: Path) -> int:
-    """The process that conducts; started where there is none yet. 0: it is no more."""
-    path, asked = folder / "pid", options_of()
-    words = json.dumps([asked.arms, asked.steps, asked.set, asked.config])
-    if not path.exists():
-        configs_of(asked)  # or it is said here, at once
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "words").write_text(words)
-        command = [sys.executable, __file__, *sys.argv[1:], "--conduct"]
-        with (folder / "conductor.log").open("w") as log:
-            started = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        path.write_text(str(started.pid))
-        return started.pid
-    if (folder / "words").read_text() != words:
-        sys.exit(f"{folder} is another command's; give another --folder")
-    pid = int(path.read_text())
-    try:  # one that ended and was not waited for still has a number
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return 0
-    return 0 if state == "Z" else pid
-
-
-def bring(folder: Path, out: Path) -> None:
-    """Put into `out` what goes home with this call."""
-    out.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
-        for file in sorted((folder / "results").rglob("*")):
-            with suppress(FileNotFoundError):  # what is being written has another name soon
-                if file.is_file() and file.suffix not in (".part", ".tmp"):
-                    tar.add(file, file.relative_to(folder))
-        for name in ("log.txt", "conductor.log"):
-            if (folder / name).exists():
-                tar.add(folder / name, name)
-    path = folder / "brought.json"
-    brought = json.loads(path.read_text()) if path.exists() else []
-    ready = sorted(p.parent for p in folder.glob("light/*/whole") if p.parent.name not in brought)
-    files, room = 0, (out / "results.tar.xz").stat().st_size
-    for light in ready:
-        shards = sorted(light.glob("*.safetensors"))  # their config.json is among the results
-        files, room = files + len(shards), room + sum(p.stat().st_size for p in shards)
-        if files > FILES or room > ROOM:
-            break
-        (out / light.name).mkdir()
-        for shard in shards:
-            shutil.copy(shard, out / light.name)
-        brought.append(light.name)
-    path.write_text(json.dumps(brought))
-    waiting = [light.name for light in ready if light.name not in brought]
-    print(f"brought weights: {', '.join(brought)}; waiting: {', '.join(waiting)}", flush=True)
-
-
 def main() -> None:
-    o = options_of()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # of as many processes as there are arms
-    if o.conduct:
-        Conductor(o).conduct()
-        return
-    began, shown, log = time.time(), 0, o.folder / "log.txt"
-    conductor(o.folder)
-    while True:
-        text = log.read_text() if log.exists() else ""
-        print(text[shown:], end="", flush=True)
-        shown = len(text)
-        if (o.folder / "done").exists() or time.time() - began > 60 * o.minutes:
-            break
-        if not conductor(o.folder):
-            print((o.folder / "conductor.log").read_text()[-2000:])
-            break
-        time.sleep(5)
-    if o.out is not None:
-        bring(o.folder, o.out)
-    if not (o.folder / "done").exists():
-        if conductor(o.folder):
-            print("still running: give the same command again")
-        else:
-            (o.folder / "pid").unlink()
-            sys.exit("it ended early; given again, it begins with what was not trained yet")
+    Conductor(options_of()).conduct()
 
 
 if __name__ == "__main__":

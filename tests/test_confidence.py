@@ -9,6 +9,7 @@ from gryphone.reading.inputs import Input
 from gryphone.recognition.answer import Question, Vote, weigh
 from gryphone.recognition.confidence import (
     DEFAULT,
+    _exchanges,
     calibrated,
     logistic,
     symbol_features,
@@ -148,3 +149,13 @@ def test_fit_finds_the_map_that_made_the_outcomes() -> None:
     assert report["ece"] < 2
     assert report["auc"] > 0.8
     assert sum(b["count"] for b in report["bins"]) == 20_000
+
+
+def test_a_lone_symbol_has_as_many_exchanges_as_a_formula() -> None:
+    """Six answers may be asked for, where one place has to offer all of them."""
+    said = np.log(np.random.default_rng(0).dirichlet(np.ones(30), 5))
+    for places in (1, 5):
+        ids = said[:places].argmax(1)[:, None]
+        found = _exchanges(decoded((np.ones(places, dtype=bool), [said[:places]]), ids=ids), 10)
+        assert len(found) >= 7 and len({ids.tobytes() for _, ids in found}) == len(found)
+        assert [odds for odds, _ in found] == sorted((odds for odds, _ in found), reverse=True)

@@ -30,7 +30,6 @@ from gryphone.synth.leakage import (
     protected_names,
     stroke_shapes,
 )
-from gryphone.synth.style import Style
 from gryphone.synth.write import read_order
 from gryphone.tokens import sat_join, sat_split, tokenizer_from_dict
 
@@ -144,4 +143,3 @@ def test_exchanged_symbols_never_make_a_protected_formula() -> None:
     labels = [tokenizer.decode(row.numpy()) for row in made.tokens]
     assert not any(is_protected(tokens, protected) for tokens in labels)
     assert sum(len(sat_split(tokens)) >= 4 for tokens in labels) > 500
-    assert isinstance(composer.style, Style)

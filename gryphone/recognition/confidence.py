@@ -133,7 +133,8 @@ def _exchanges(best: Decoded, count: int) -> list[tuple[float, np.ndarray]]:
     found = []
     chosen = best.ids[:, 0]
     every = best.looks.distributions()[0]
-    order = np.argsort(-every, axis=1, kind="stable")[:, :4]
+    each = max(4, -(-count // max(1, len(chosen))))  # of few symbols more, for `count` in all
+    order = np.argsort(-every, axis=1, kind="stable")[:, :each]
     for place, (own, others) in enumerate(zip(chosen.tolist(), order.tolist(), strict=False)):
         if not np.isfinite(every[place, own]):
             continue
