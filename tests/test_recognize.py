@@ -27,7 +27,7 @@ from gryphone.reading.inkml import to_inkml
 from gryphone.reading.inputs import Input
 from gryphone.recognition.encoding import OTHER_TRACING, EncodedBatch, mean_of, redrawn
 from gryphone.recognition.question import Ask, Step
-from gryphone.recognition.recognizer import Recognizer, load
+from gryphone.recognition.recognizer import Recognizer, load, shared_out
 from gryphone.recognition.result import Result
 from gryphone.tokens import EMPTY, SatTokenizer, spans, spell
 
@@ -304,6 +304,24 @@ def test_a_copy_for_another_process_loads_the_weights_again(
     made = Recognizer(recognizer.checkpoint, recognizer.backend)
     with pytest.raises(TypeError, match="not loaded from a folder cannot be copied"):
         pickle.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("count", "workers", "most", "few", "size"),
+    [
+        (2048, 12, 256, 16, 171),  # a part for every worker
+        (8192, 12, 256, 16, 228),  # three rounds of them
+        (512, 12, 256, 16, 64),  # smaller ones do not pay
+        (8, 2, 8, 1, 4),
+        (3, 2, 8, 1, 4),
+        (100, 2, 1, 1, 1),  # each has a deadline of its own
+        (0, 2, 8, 1, 4),
+    ],
+)
+def test_every_worker_has_an_equal_part(
+    count: int, workers: int, most: int, few: int, size: int
+) -> None:
+    assert shared_out(count, workers, most, few) == size
 
 
 def test_workers_share_many_inks(recognizer: Recognizer, tiny_weights: Path) -> None:

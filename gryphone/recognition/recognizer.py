@@ -186,6 +186,8 @@ class Recognizer(Network):
         keep = errors == "return"
         if ask.deadline_ms is not None:
             size = 1
+        if self.workers is not None:
+            size = shared_out(len(sources), self.workers.count, size, self.backend.few)
         parts = [sources[i : i + size] for i in range(0, len(sources), size)]
         some = partial(self._recognize_some, ask=ask, keep=keep)
         if len(parts) <= 1 or (self.workers is None and self.backend.at_once == 1):
@@ -227,6 +229,15 @@ class Recognizer(Network):
         if self.origin is None:
             raise TypeError("a recogniser that was not loaded from a folder cannot be copied")
         return load, self.origin
+
+
+def shared_out(count: int, workers: int, most: int, few: int) -> int:
+    """How many inputs a part has: as many rounds as it takes, in which every worker has one.
+
+    Parts of `few` times four are as small as it pays.
+    """
+    rounds = -(-count // (workers * most))
+    return max(min(most, 4 * few), -(-count // max(1, workers * rounds)))
 
 
 class Workers:
