@@ -104,12 +104,13 @@ class Precision:
 class Remasking:
     """How tokens are masked again, in reverse steps and (`apart`) in training.
 
-    Ours is Algorithm 2 as it is printed; all three set is what its authors' code does.
+    Ours is Algorithm 2 as it is printed; the first three set is what its authors' code does.
     """
 
     keep_visible: bool = False  # a step fills masked places only; else it answers all places anew
     apart: bool = False  # every stream of a place by a draw of its own; else all of them together
     from_all: bool = False  # shares linspace(1, 0, T): all is masked once more; else t/T
+    from_left: bool = False  # the end of a canvas is masked again; else places at random
 
 
 @dataclass(frozen=True)

@@ -389,7 +389,10 @@ class _State:
 
     def remask(self, t: int, total: int) -> None:
         active, share = self.active, self.options.share(t, total)
-        if self.options.method == "diffusion":
+        if self.options.remasking.from_left:
+            shown = np.round(self.lengths[active] * (1 - share))
+            masked = (np.arange(self.options.length) >= shown[:, None])[..., None]
+        elif self.options.method == "diffusion":
             masked = self.uniform[active, t] < share  # (A, L, 1 or S)
         else:
             masked = np.zeros((len(active), self.options.length, 1), dtype=bool)

@@ -23,11 +23,22 @@ def sample_time(size: int, generator: torch.Generator, power: float = 1.0) -> Te
 
 
 def forward_mask(
-    tokens: Tensor, time: Tensor, mask_id: int, generator: torch.Generator, apart: bool = False
+    tokens: Tensor,
+    time: Tensor,
+    mask_id: int,
+    generator: torch.Generator,
+    apart: bool = False,
+    place: Tensor | None = None,
 ) -> Tensor:
-    """Forward process: mask each position with its probability t/T. tokens (N, S), time (N,)."""
+    """Forward process: mask each position with its probability t/T. tokens (N, S), time (N,).
+
+    place (N,): how far from the end of its canvas a position is, 0 to 1, where it is masked by that
+    and not by chance; NaN elsewhere.
+    """
     shape = (len(tokens), tokens.shape[1] if apart else 1)
     u = torch.rand(shape, generator=generator, device=generator.device)
+    if place is not None:
+        u = torch.where(place.isnan()[:, None], u, place[:, None])
     return torch.where(u < time[:, None], mask_id, tokens)
 
 

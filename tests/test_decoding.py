@@ -81,7 +81,18 @@ def test_diffusion_as_its_authors_code_it(steps: int) -> None:
         assert answer.ids.tolist() == cut(canvas)
 
 
-@pytest.mark.parametrize("name", ["keep_visible", "apart", "from_all"])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_from_the_left_the_end_is_masked_again(steps: int) -> None:
+    for b, answer in enumerate(run(3, steps=steps, remasking=Remasking(from_left=True))):
+        canvas = np.full((16, 2), MASK)
+        for t in range(steps, 0, -1):
+            ids, _ = best(b, canvas)
+            canvas = ids.copy()
+            canvas[round(16 * (1 - (t - 1) / steps)) :] = MASK
+        assert answer.ids.tolist() == cut(ids)
+
+
+@pytest.mark.parametrize("name", ["keep_visible", "apart", "from_all", "from_left"])
 def test_each_way_to_remask_is_another(name: str) -> None:
     usual = run(6, steps=4)
     other = run(6, steps=4, remasking=Remasking(**{name: True}))

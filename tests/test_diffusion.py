@@ -42,6 +42,15 @@ def test_streams_can_be_masked_apart() -> None:
     assert torch.equal(noisy == MASK, masked == MASK)
 
 
+def test_a_place_may_be_masked_by_where_it_lies() -> None:
+    tokens = torch.full((40_000, 2), 7)
+    place = torch.full((40_000,), torch.nan)
+    place[:10] = 1 - torch.arange(1, 11) / 10  # one canvas of ten, masked from its end
+    masked = forward_mask(tokens, torch.full((40_000,), 0.35), MASK, generator(1), place=place)
+    assert (masked[:10] == MASK).all(1).tolist() == [False] * 6 + [True] * 4
+    assert abs(float((masked[10:, 0] == MASK).float().mean()) - 0.35) < 0.01
+
+
 def test_forward_process_follows_each_position_s_own_time() -> None:
     tokens = torch.full((20_000, 1), 7)
     time = torch.arange(20_000) / 20_000

@@ -85,6 +85,7 @@ def same(a: list[Decoded], b: list[Decoded]) -> None:
         {"sure": 1e9},
         {"sure": 30.0},
         {"remasking": Remasking(keep_visible=True)},
+        {"remasking": Remasking(from_left=True)},
         {"remasking": Remasking(keep_visible=True, apart=True, from_all=True)},
     ],
 )

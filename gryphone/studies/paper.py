@@ -396,6 +396,7 @@ def remasking(m: Material) -> Report:
         "keep": "visible kept",
         "schedule": "visible kept, linspace(1, 0, T)",
         "authors": "the same, streams masked apart",
+        "from-left": "a growing beginning visible",
     }
     rows: list[Cells] = []
     data: dict[str, Any] = {}

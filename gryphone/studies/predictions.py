@@ -40,6 +40,7 @@ REMASKINGS = {
     "keep": Remasking(keep_visible=True),
     "schedule": Remasking(keep_visible=True, from_all=True),
     "authors": Remasking(keep_visible=True, apart=True, from_all=True),
+    "from-left": Remasking(from_left=True),
 }
 # What mask-predict takes for the least confident, between its own choice and chance.
 NOISES = {"noise-0.1": 0.1, "noise-0.5": 0.5, "noise-2": 2.0}

@@ -87,7 +87,14 @@ def make_task(
     # A t for each copy, or one for each sample.
     draws, per = (len(batch.lengths), views) if config.shared_time else (len(lengths), 1)
     moment = sample_time(draws, generator, config.time_power)[owner // per]
-    masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart)
+    place = None
+    if config.suffix:
+        canvas = Packing.of(lengths).owner(torch.arange(len(index), device=index.device))
+        u = torch.rand(len(lengths), generator=generator, device=generator.device)
+        place = torch.where(
+            (u < config.suffix)[canvas], 1 - (index + 1) / lengths[canvas], torch.nan
+        )
+    masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart, place)
     if config.corrupt:
         masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
     if config.model.dense:

@@ -31,7 +31,7 @@ TRAIN_RANGES = {
     **dict.fromkeys(("minutes", "lr", "clip", "time_power"), POSITIVE),
     **dict.fromkeys(("save_minutes", "eval_minutes", "eval_limit", "warmup_steps"), AMOUNT),
     **dict.fromkeys(("weight_decay", "aux_weight"), AMOUNT),
-    **dict.fromkeys(("finish", "min_lr", "warmup_from", "corrupt"), SHARE),
+    **dict.fromkeys(("finish", "min_lr", "warmup_from", "corrupt", "suffix"), SHARE),
     **dict.fromkeys(("betas", "ema"), DECAY),
 }
 
@@ -110,6 +110,7 @@ class TrainConfig:
     detached: bool = False  # RMML: a divergence's target gets no gradient
     time_power: float = 1.0
     corrupt: float = 0.0
+    suffix: float = 0.0  # the share of samples whose end is masked, instead of places at random
     aux_weight: float = 0.5
     augment: Augment | None = field(default_factory=Augment)
     precision: str = "bf16"  # "no", "bf16" or "fp16", as Accelerate names them
