@@ -46,6 +46,8 @@ class Lent:
 
     def begin(self, command: list[str], taken: list[Path], again: bool) -> None:
         """Start the command, unless it was before."""
+        if again and self.state.exists() and self.runs():
+            sys.exit(f"{self.home} is still at work; --again is for what has ended")
         if self.state.exists() and not again:
             known = json.loads(self.state.read_text())["command"]
             if known != command:

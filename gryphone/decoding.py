@@ -389,7 +389,7 @@ class _State:
 
     def remask(self, t: int, total: int) -> None:
         active, share = self.active, self.options.share(t, total)
-        if self.options.remasking.from_left:
+        if self.options.method == "diffusion" and self.options.remasking.from_left:
             shown = np.round(self.lengths[active] * (1 - share))
             masked = (np.arange(self.options.length) >= shown[:, None])[..., None]
         elif self.options.method == "diffusion":

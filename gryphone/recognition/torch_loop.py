@@ -184,7 +184,7 @@ class DeviceCanvases:
     def remask(self, t: int, total: int) -> None:
         share = self.options.share(t, total)
         some = self._some(self.active)
-        if self.options.remasking.from_left:
+        if self.options.method == "diffusion" and self.options.remasking.from_left:
             shown = torch.from_numpy(np.round(self.lengths * (1 - share))).to(self.looker.device)
             places = torch.arange(self.options.length, device=shown.device)
             masked = (places >= shown[some, None])[..., None]
