@@ -141,7 +141,8 @@ class TrainConfig:
         # What keeps what it computed writes from left to right.
         if KINDS[kind].cached and (self.rmml or self.time_power != 1 or self.suffix):
             raise ConfigError(
-                f"kind {kind!r} masks nothing in training; set rmml: false, time_power: 1, suffix: 0"
+                f"kind {kind!r} masks nothing in training; set rmml: false, time_power: 1 and "
+                "suffix: 0"
             )
         if self.precision not in ("no", "bf16", "fp16"):
             raise ConfigError(f"precision {self.precision!r} is unknown; use no, bf16 or fp16")
