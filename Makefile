@@ -129,5 +129,6 @@ tables: $(READY)
 	$(BIN)/gryphone study all --predictions docs/results/22-sat-rmml --data $(DATA) --out docs/results/tables
 	$(BIN)/gryphone study recovery --predictions docs/results/release --data $(DATA) --out docs/results/tables
 	$(BIN)/gryphone study recovery --predictions docs/results/30-rivals --data $(DATA) --out docs/results/tables/decoders
+	$(BIN)/gryphone study remasking --predictions docs/results/30-remasking --data $(DATA) --out docs/results/tables/decoders
 	$(BIN)/gryphone study rivals --predictions docs/results/30-rivals --data $(DATA) --out docs/results/tables
 	$(BIN)/gryphone study remasking --predictions docs/results/release --data $(DATA) --out docs/results/tables/release

@@ -110,7 +110,7 @@ class Remasking:
     keep_visible: bool = False  # a step fills masked places only; else it answers all places anew
     apart: bool = False  # every stream of a place by a draw of its own; else all of them together
     from_all: bool = False  # shares linspace(1, 0, T): all is masked once more; else t/T
-    from_left: bool = False  # the end of a canvas is masked again; else places at random
+    from_left: bool = False  # the end of the answer is masked again; else places at random
 
 
 @dataclass(frozen=True)

@@ -390,7 +390,8 @@ class _State:
     def remask(self, t: int, total: int) -> None:
         active, share = self.active, self.options.share(t, total)
         if self.options.method == "diffusion" and self.options.remasking.from_left:
-            shown = np.round(self.lengths[active] * (1 - share))
+            ends = np.array([self._count(int(b)) + 1 for b in active])  # with the closing PAD
+            shown = np.round(ends * (1 - share))
             masked = (np.arange(self.options.length) >= shown[:, None])[..., None]
         elif self.options.method == "diffusion":
             masked = self.uniform[active, t] < share  # (A, L, 1 or S)

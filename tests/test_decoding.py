@@ -88,7 +88,7 @@ def test_from_the_left_the_end_is_masked_again(steps: int) -> None:
         for t in range(steps, 0, -1):
             ids, _ = best(b, canvas)
             canvas = ids.copy()
-            canvas[round(16 * (1 - (t - 1) / steps)) :] = MASK
+            canvas[round((len(cut(ids)) + 1) * (1 - (t - 1) / steps)) :] = MASK
         assert answer.ids.tolist() == cut(ids)
 
 

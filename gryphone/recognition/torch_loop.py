@@ -185,7 +185,8 @@ class DeviceCanvases:
         share = self.options.share(t, total)
         some = self._some(self.active)
         if self.options.method == "diffusion" and self.options.remasking.from_left:
-            shown = torch.from_numpy(np.round(self.lengths * (1 - share))).to(self.looker.device)
+            ends = np.array(self._counts(self._symbols())) + 1  # read back: a study, no product
+            shown = torch.from_numpy(np.round(ends * (1 - share))).to(self.looker.device)
             places = torch.arange(self.options.length, device=shown.device)
             masked = (places >= shown[some, None])[..., None]
         elif self.options.method == "diffusion":
