@@ -25,11 +25,10 @@ import tarfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 FILES, ROOM = 7, 62 * 2**20  # of weights in one call, of 8 files and 64 MiB
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", "packed", "runs", "wheels", "__pycache__", "*.xz"
-)
+LEFT_OUT = (".git", ".venv", "packed", "runs", "wheels", "__pycache__", "*.xz")
 
 
 class Lent:
@@ -55,9 +54,8 @@ class Lent:
             return
         if not self.data.exists():
             sys.exit(f"{self.home} has no data: this machine is a fresh one, begin with --take")
-        shutil.copytree(Path.cwd(), self.tree, ignore=LEFT_OUT, dirs_exist_ok=True)
-        for folder in taken:
-            shutil.rmtree(self.tree / folder, ignore_errors=True)
+        left_out = shutil.ignore_patterns(*LEFT_OUT, *(folder.name for folder in taken))
+        shutil.copytree(Path.cwd(), self.tree, ignore=left_out, dirs_exist_ok=True)
         if not (self.tree / "packed").exists():
             (self.tree / "packed").symlink_to(self.data)
         inherited = os.environ.get("PYTHONPATH", "")
@@ -101,32 +99,47 @@ class Lent:
         """Put into a folder what goes home with this call."""
         out.mkdir(parents=True, exist_ok=True)
         folders = sorted(p for text in weights for p in self.tree.glob(text) if p.is_dir())
-        files = [p for text in results for p in sorted(self.tree.glob(text))]
-        files += [f for p in folders for f in p.glob("config.json")]
+        found = [p for text in results for p in self.tree.glob(text)]
+        found += [folder / "config.json" for folder in folders]
+        files = sorted({f for p in found for f in ([p] if p.is_file() else p.rglob("*"))})
         with tarfile.open(out / "results.tar.xz", "w:xz") as tar:
             tar.add(self.log, "log.txt")
             for file in files:
                 with suppress(FileNotFoundError):  # what is being written has another name soon
-                    tar.add(file, file.relative_to(self.tree))
+                    tar.add(file, file.relative_to(self.tree), recursive=False)
         brought = json.loads(self.state.read_text())["brought"]
         count, room = 0, (out / "results.tar.xz").stat().st_size
         waiting = []
         for folder in folders:
-            shards = sorted(folder.glob("*.safetensors"))
-            stamps, name = [p.stat().st_mtime for p in shards], str(folder.relative_to(self.tree))
-            if brought.get(name) == stamps:
+            name, known = str(folder.relative_to(self.tree)), shards_of(folder)
+            if known and brought.get(name) == known:
                 continue
-            size = sum(p.stat().st_size for p in shards)
-            if count + len(shards) > FILES or room + size > ROOM:
+            size = sum(size for _, _, size in known)
+            if not known or count + len(known) > FILES or room + size > ROOM:
                 waiting.append(name)
                 continue
-            count, room = count + len(shards), room + size
-            (out / folder.name).mkdir()
-            for shard in shards:
-                shutil.copy(shard, out / folder.name)
-            brought[name] = stamps
+            copy = out / name.replace("/", "-")
+            copy.mkdir()
+            with suppress(FileNotFoundError):
+                for shard, _, _ in known:
+                    shutil.copy(folder / shard, copy)
+            if shards_of(folder) != known:  # written anew meanwhile: those would be of two states
+                shutil.rmtree(copy)
+                waiting.append(name)
+                continue
+            count, room = count + len(known), room + size
+            brought[name] = known
         self.write(brought=brought)
         print(f"brought so far: {', '.join(brought)}; waiting: {', '.join(waiting)}", flush=True)
+
+
+def shards_of(folder: Path) -> list[list[Any]]:
+    """Name, time and size of each shard of a folder of weights; none while it is written anew."""
+    try:
+        stats = [(p.name, p.stat()) for p in sorted(folder.glob("*.safetensors"))]
+    except FileNotFoundError:
+        return []
+    return [[name, stat.st_mtime, stat.st_size] for name, stat in stats]
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from gryphone.training.settings import TrainConfig
 
 ROOT = Path(__file__).parents[1]
-RECOVERIES = ("recover-masked", "recover-deleted")
 SETS = ("valid-2013", "valid-2023", "test-2014")
 RESERVE = 6.0  # minutes of the lease for predictions and speeds
 LEAST = 4.0  # minutes that are worth beginning with
@@ -79,26 +77,20 @@ class Conductor:
         """Minutes of the lease that training may still use."""
         return self.o.lease - RESERVE - (time.time() - self.began) / 60
 
-    def train(self, name: str) -> bool:
-        """Train an arm, and keep what says how."""
-        o, run = self.o, self.o.folder / name
-        if self.left() < LEAST:
-            self.say(f"{name}: {self.left():.1f} minutes are left, not begun")
-            return False
-        well = self.run(
-            f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
-            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *self.settings,
-        )  # fmt: skip
-        for file in ("log.csv", "eval.csv", "settings.json"):
-            with suppress(FileNotFoundError):
-                shutil.copy(run / file, self.home / f"{name}-{file}")
-        return well
-
     def arm(self, name: str) -> None:
         """Train, store predictions, and write the weights as they go home."""
+        from gryphone.studies.predictions import RECOVERIES
+
         o, run = self.o, self.o.folder / name
-        if not self.train(name):
-            return
+        if self.left() < LEAST:
+            return self.say(f"{name}: {self.left():.1f} minutes are left, not begun")
+        if not self.run(
+            f"train {name}", "-m", "gryphone.studies.ablation", o.config, "--out", o.folder,
+            "--only", name, "--steps", o.steps, "--minutes", f"{self.left():.1f}", *self.settings,
+        ):  # fmt: skip
+            return None
+        for file in ("log.csv", "eval.csv", "settings.json"):
+            shutil.copy(run / file, self.home / f"{name}-{file}")
         sets = [path for x in SETS if (path := o.data / f"{x}.parquet").exists()]
         limit = [] if o.limit is None else ["--limit", o.limit]
         facts = json.loads((run / "checkpoint" / "config.json").read_text())["facts"]
@@ -118,6 +110,7 @@ class Conductor:
         light = o.folder / "light" / name
         if self.run(f"pack {name}", "-m", "gryphone.release.release", run, "--out", light):
             shutil.copy(light / "config.json", self.home / f"{name}-config.json")
+        return None
 
     def conduct(self) -> None:
         o = self.o

@@ -5,34 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from inkmaker import write_inks
+from tinymodel import tiny_run
 
 from gryphone.checkpoint import read_tensors
 from gryphone.config import PRESETS
 from gryphone.errors import CheckpointError
 from gryphone.studies.ablation import read_arms
-from gryphone.training.settings import SourceConfig, TrainConfig
+from gryphone.training.settings import TrainConfig
 from gryphone.training.train import train
 
 CONFIG = Path(__file__).parents[1] / "configs" / "one-encoder.yaml"
 
 
 def config(tmp_path: Path, **settings: object) -> TrainConfig:
-    inks = tmp_path / "inks"
-    if not inks.exists():
-        write_inks(inks, 16)
-    base = TrainConfig(
-        name="first",
-        sources=(SourceConfig(str(inks)),),
-        model=PRESETS["tiny"],
-        out=str(tmp_path / "runs"),
-        batch=8,
-        steps=3,
-        warmup_steps=0,
-        precision="no",
-        ema=0.5,
-    )
-    return replace(base, **settings)  # type: ignore[arg-type]
+    return tiny_run(tmp_path, **{"name": "first", "batch": 8, "steps": 3, **settings})
 
 
 def run(settings: TrainConfig) -> Path:

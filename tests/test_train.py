@@ -22,6 +22,7 @@ import typer
 import yaml
 from inkmaker import made_up_store, write_inks
 from PIL import Image
+from tinymodel import tiny_run as config
 from typer.testing import CliRunner
 
 import gryphone
@@ -64,29 +65,6 @@ QUIET = {"report": lambda line: None}
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a GPU is, too: it adds up in another order each time."""
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-
-
-def config(tmp_path: Path, **settings: object) -> TrainConfig:
-    folder = tmp_path / "inks"
-    if not folder.exists():
-        write_inks(folder, 64)
-    base = TrainConfig(
-        name="run",
-        sources=(SourceConfig(str(folder)),),
-        model=PRESETS["tiny"],
-        out=str(tmp_path / "runs"),
-        batch=64,
-        warmup_steps=20,
-        weight_decay=0.0,
-        ema=0.9,
-        augment=None,
-        precision="no",
-        log_every=10,
-        eval_steps=(1, 5),
-        save_minutes=1e9,
-        eval_minutes=1e9,
-    )
-    return replace(base, **settings)  # type: ignore[arg-type]
 
 
 def streamed(tmp_path: Path, shards: int = 1) -> SourceConfig:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -23,25 +24,14 @@ def initialise(
     if init is not None:
         known = matching_checkpoint(config, init).tokenizer
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
-        try:
+        with _fitting(f"the weights in {init} do not fit this run's model; set 'model' to that"):
             model.load_state_dict(carry_vocabulary(tensors, model.state_dict(), known, tokenizer))
-        except RuntimeError as error:
-            reason = str(error).splitlines()[:2][-1].strip()  # the first names the class alone
-            raise CheckpointError(
-                f"the weights in {init} do not fit this run's model; set 'model' to that of its "
-                f"config.json ({reason})"
-            ) from error
     elif config.encoder:
         path = Path(config.encoder)
         matching_checkpoint(config, path)
-        try:
+        sizes = "model.width, model.encoder_depth and model.canvas"
+        with _fitting(f"the encoder of {path} does not fit this run's; set {sizes} to those"):
             model.encoder.load_state_dict(prefixed(read_tensors(path), "encoder."))
-        except RuntimeError as error:
-            reason = str(error).splitlines()[:2][-1].strip()
-            raise CheckpointError(
-                f"the encoder of {path} does not fit this run's; set model.width, "
-                f"model.encoder_depth and model.canvas to those of its config.json ({reason})"
-            ) from error
     elif config.dino:
         try:
             state = torch.load(config.dino, map_location="cpu", weights_only=True)
@@ -50,6 +40,16 @@ def initialise(
             raise CheckpointError(
                 f"{config.dino} is no DINO ViT-S/8 state dict for this model: {error}"
             ) from error
+
+
+@contextmanager
+def _fitting(advice: str) -> Iterator[None]:
+    """Weights of other sizes are one error, which says what to do by the checkpoint's settings."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).splitlines()[:2][-1].strip()  # the first names the class alone
+        raise CheckpointError(f"{advice} of its config.json ({reason})") from error
 
 
 def matching_checkpoint(config: TrainConfig, init: Path) -> Checkpoint:

@@ -89,11 +89,9 @@ def make_task(
     moment = sample_time(draws, generator, config.time_power)[owner // per]
     place = None
     if config.suffix:
-        canvas = Packing.of(lengths).owner(torch.arange(len(index), device=index.device))
         u = torch.rand(len(lengths), generator=generator, device=generator.device)
-        place = torch.where(
-            (u < config.suffix)[canvas], 1 - (index + 1) / lengths[canvas], torch.nan
-        )
+        from_end = 1 - (index + 1) / lengths[owner]
+        place = torch.where((u < config.suffix)[owner], from_end, torch.nan)
     masked = forward_mask(truth, moment, MASK_ID, generator, config.model.remasking.apart, place)
     if config.corrupt:
         masked = corrupt(masked, config.corrupt, sizes, MASK_ID, generator)
