@@ -148,6 +148,26 @@ def test_copies_are_masked_at_their_own_or_at_one_time(tmp_path: Path, shared: b
     assert float(fed[0].std()) > 0.2  # samples have times of their own in both cases
 
 
+@pytest.mark.parametrize("suffix", [0.0, 0.5, 1.0])
+def test_the_end_of_so_many_canvases_is_masked(tmp_path: Path, suffix: float) -> None:
+    packed = made_up_store(tmp_path, 64)
+    tokenizer = build_tokenizer("sat", [x.split() for x in packed.labels])
+    sizes, device = tuple(len(v) for v in tokenizer.vocabularies), torch.device("cpu")
+    batch = InkStore.of(packed, tokenizer, 40, device).batch(torch.arange(64))
+    ends = []
+
+    def network(patches: Any, tokens: Any, index: Any, own: Any) -> Any:
+        for part in (tokens[:, 0] == MASK_ID).int().split(own.offsets.diff().tolist()):
+            ends.append(bool((part.diff() >= 0).all()))  # nothing is seen behind what is masked
+        return [torch.zeros(len(tokens), size) for size in sizes], []
+
+    settings = config(tmp_path, suffix=suffix)
+    training_loss(network, settings, batch, sizes, seeded(0, 0, 0, device))  # type: ignore[arg-type]
+    assert len(ends) == 128
+    least, most = {0.0: (0, 0.3), 0.5: (0.4, 0.8), 1.0: (1, 1)}[suffix]
+    assert least <= sum(ends) / len(ends) <= most
+
+
 def test_canvases_hold_the_label_and_a_pad() -> None:
     lengths = torch.arange(1, 150).repeat(20)
     sizes = token_canvas_lengths(lengths, 150, torch.Generator().manual_seed(0))
