@@ -44,6 +44,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("packed"), help="the sets' folder")
     parser.add_argument("--limit", type=int, help="inks of each set")
     parser.add_argument("--inks", type=int, default=128, help="that speeds are measured with")
+    parser.add_argument("--also", nargs="*", default=[], help="NAME=RUN, trained before: speeds")
     parser.add_argument("--set", action="append", default=[], help="another setting of all arms")
     return parser.parse_args()
 
@@ -125,6 +126,7 @@ class Conductor:
         # What was trained in another way alone is as fast.
         alike = {repr((self.configs[x].model, self.configs[x].scheme)): x for x in o.arms[::-1]}
         arms = [f"{x}={o.folder / x}" for x in o.arms if x in self.done and x in alike.values()]
+        arms += o.also
         if arms and first is not None:
             self.run(
                 "speed", "-m", "gryphone.studies.speed", first, "--device", o.device,

@@ -19,11 +19,22 @@ from gryphone.errors import ConfigError, InkError, LatexError, TokenError
 from gryphone.ink import Ink
 from gryphone.latex.validity import check
 from gryphone.reading.inputs import Input
-from gryphone.recognition.page import MARGIN, best_cuts, is_text, kind_of, read_in_parts, segments
+from gryphone.recognition import page as page_module
+from gryphone.recognition.answer import Question
+from gryphone.recognition.page import (
+    MARGIN,
+    MOST_IN_PARTS,
+    best_cuts,
+    is_text,
+    kind_of,
+    read_in_parts,
+    segments,
+)
 from gryphone.recognition.page_result import Formula, PageResult, at_relation
 from gryphone.recognition.paper import MOST_COLUMNS, Frame, Paper, put_together
 from gryphone.recognition.recognizer import Recognizer, load
 from gryphone.recognition.result import Result, Symbol
+from gryphone.recognition.rows import ROW
 from gryphone.studies.pages import count_page, pages_of, shares
 
 LINES = ("x+1=2", "n-1", "2=1+x")
@@ -380,6 +391,26 @@ def test_a_page_has_limits_over_http() -> None:
 def test_the_first_long_rows_of_a_page_are_read_in_parts() -> None:
     strips = np.split(np.arange(1000), np.cumsum([40, 400, 30, 60, 400]))
     assert {len(key) for key in read_in_parts(strips)} == {40, 400, 30}
+
+
+def test_so_is_what_stands_beside_a_doubtful_line(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = page_module.answer_together
+    rows: list[int] = []  # strokes of what may be read in parts, of each batch
+
+    def spy(questions: list[Question], *rest: float, **options: bool) -> list[Result]:
+        sizes = [len(q.ink.strokes) for q in questions if q.parts]
+        rows.append(sum(size for size in sizes if size > ROW))
+        return read(questions, *rest, **options)
+
+    monkeypatch.setattr(page_module, "answer_together", spy)
+    # Lines of 110 strokes whose two halves lie apart, all of them doubtful.
+    line = [x + (200 if x >= 660 else 0) for x in range(0, 1320, 12)]
+    strokes = [np.array([[x, 80 * y], [x + 4, 80 * y + 8]]) for y in range(5) for x in line]
+    recognizer.recognize_page(Ink(tuple(strokes)))
+    # Its lines, what stands beside them, and both columns: each as much as a page may have.
+    assert MOST_IN_PARTS < sum(rows) <= 4 * MOST_IN_PARTS
 
 
 def test_the_study_counts_lines(tmp_path: Path, tiny_weights: Path) -> None:

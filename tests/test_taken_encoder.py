@@ -9,7 +9,7 @@ from tinymodel import tiny_run
 
 from gryphone.checkpoint import read_tensors
 from gryphone.config import PRESETS
-from gryphone.errors import CheckpointError
+from gryphone.errors import CheckpointError, ConfigError
 from gryphone.studies.ablation import read_arms
 from gryphone.training.settings import TrainConfig
 from gryphone.training.train import train
@@ -50,6 +50,13 @@ def test_an_encoder_of_another_size_is_named(tmp_path: Path) -> None:
         run(config(tmp_path, name="deep", model=deep, encoder=str(first)))
     with pytest.raises(CheckpointError, match="nowhere"):
         run(config(tmp_path, name="none", encoder=str(tmp_path / "nowhere")))
+
+
+def test_a_run_begins_with_one_thing(tmp_path: Path) -> None:
+    first = run(config(tmp_path))
+    both = config(tmp_path, name="both", encoder=str(first))
+    with pytest.raises(ConfigError, match=r"--init .*first.* and encoder .*first.*; keep one"):
+        train(both, init=first, report=lambda line: None)
 
 
 def test_arms_on_one_encoder_differ_in_their_decoders_alone() -> None:

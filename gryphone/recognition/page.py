@@ -175,7 +175,8 @@ def sorted_out(
         if whole.confidence < DOUBT or MUCH in whole.warnings or NUMBER.match(plain_text(whole))
     }
     parts = [p for some in split.values() for each in some for p in (each.part, each.rest)]
-    more = dict(zip(map(key_of, parts), read_all(network, page, parts, ask), strict=True))
+    again = read_all(network, page, parts, ask, read_in_parts(parts))
+    more = dict(zip(map(key_of, parts), again, strict=True))
     formulas: list[Formula] = []
     asides: list[Aside] = []
     for strip in lines:
@@ -227,12 +228,12 @@ def read_all(
     page: Paper,
     strips: Sequence[Strip],
     ask: Ask,
-    rows: Collection[tuple[int, ...]] | None = None,
+    rows: Collection[tuple[int, ...]],
 ) -> list[Result]:
     """All parts of a page read together, their strokes numbered as the page's.
 
-    `rows`: what may be one long row, and is read in parts in doubt; without it, all may. Where a
-    stroke is locked, the symbol that it belongs to at first keeps what it is locked to.
+    `rows`: what may be one long row, and is read in parts in doubt. Where a stroke is locked, the
+    symbol that it belongs to at first keeps what it is locked to.
     """
     found = _read(network, page, strips, [replace(ask, lock={})] * len(strips), rows)
     locks = [_locks(result, ask) for result in found]
@@ -255,7 +256,7 @@ def _read(
     page: Paper,
     strips: Sequence[Strip],
     asks: Sequence[Ask],
-    rows: Collection[tuple[int, ...]] | None,
+    rows: Collection[tuple[int, ...]],
 ) -> list[Result]:
     """Parts of a page read together, as many as fit into one batch at a time."""
     work = max((ask.work for ask in asks), default=1)
@@ -265,7 +266,7 @@ def _read(
         some = strips[begin : begin + size]
         batch = EncodedBatch.of(network, [page.given.part(strip) for strip in some])
         asked = [
-            replace(prepare(batch, index, ask), parts=rows is None or key_of(strip) in rows)
+            replace(prepare(batch, index, ask), parts=key_of(strip) in rows)
             for index, (strip, ask) in enumerate(zip(some, asks[begin:], strict=False))
         ]
         for strip, result in zip(

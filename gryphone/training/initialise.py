@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gryphone.checkpoint import Checkpoint, read_checkpoint, read_tensors
-from gryphone.errors import CheckpointError
+from gryphone.errors import CheckpointError, ConfigError
 from gryphone.model import GryphOne
 from gryphone.tokens import Tokenizer
 from gryphone.training.run_files import prefixed
@@ -21,6 +21,10 @@ def initialise(
     model: GryphOne, config: TrainConfig, tokenizer: Tokenizer, init: Path | None
 ) -> None:
     """Start from a checkpoint's weights, from its encoder's, or put DINO's into a dense encoder."""
+    starts = {"--init": init, "encoder": config.encoder, "dino": config.dino}
+    if len(given := [f"{name} {start}" for name, start in starts.items() if start]) > 1:
+        begun = " and ".join(given)
+        raise ConfigError(f"a run cannot begin with {begun}; keep one (--set encoder= drops that)")
     if init is not None:
         known = matching_checkpoint(config, init).tokenizer
         tensors = {k: v.float() for k, v in read_tensors(init).items()}
