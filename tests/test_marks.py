@@ -314,6 +314,19 @@ def test_a_number_beside_the_formula_is_left_out() -> None:
     assert best.symbols[0].strokes == (2,)
 
 
+def test_decimals_and_symbols_with_scripts_are_no_number_or_word_beside_it() -> None:
+    given = picture(("1111", 0), ("x+1=2", 6.5))
+    (reading,) = (r for r in tried(given, result("1", 0.5), APART) if r.strong)
+    for text, sure, said, word, answer in (
+        ("1.78x+1=2", 0.84, "1.78", 0.86, "1.78x+1=2"),
+        ("thas", 0.19, "thas", 0.24, "x+1=2"),
+        ("r_{0}^{2}", 0.19, "r_{0}^{2}", 0.24, "r_{0}^{2}"),
+    ):
+        first = result(text, sure)
+        pairs = [(reading, result("x+1=2", 0.75))]
+        assert surer(first, pairs, [result(said, word)], given.ink).latex == answer
+
+
 def test_a_part_of_the_formula_is_not_left_out() -> None:
     given = picture(("x=", 0), ("1+1+2", 4.5))
     first = result("x=1+1+2", 0.5)
@@ -463,9 +476,10 @@ def test_what_is_no_sign_at_all_is_struck_out_by_a_short_line() -> None:
     assert hint.latex == "x02" and "may be crossed out" in hint.warnings[0]
     assert surer(first, [(reading, result("x2", 0.7))], [result("0", 0.7)], given.ink) == first
     assert tried(given, result("x02", 0.9), OUT) == []
-    # Nor is the end of a formula left out, where a sign wants it.
-    open_end = [(reading, result("x=", 0.9))]
-    assert surer(first, open_end, [result("0", 0.3)], given.ink) == first
+    # Nor is the end of a formula left out, where a sign wants it; a minus may begin what is left.
+    for rest, answer in (("x=", "x02"), ("x-", "x02"), ("x/", "x02"), ("-x", "-x")):
+        pairs = [(reading, result(rest, 0.9))]
+        assert surer(first, pairs, [result("0", 0.3)], given.ink).latex == answer
 
 
 def test_touching_strokes_are_one_piece() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,10 +99,22 @@ def answer_together(
     """
     stopped: set[int] = set()
     watched = [_noting(question, place, stopped) for place, question in enumerate(questions)]
-    votes = [
-        Vote.of(question, decodes)
-        for question, decodes in zip(questions, refine_all(watched, deadline), strict=True)
-    ]
+    decodes = refine_all(watched, deadline)
+    found = answers_of(questions, decodes, deadline, stopped, otherwise=otherwise)
+    seconds = (time.perf_counter() - began) / len(questions)
+    return [replace(result, seconds=seconds) for result in found]
+
+
+def answers_of(
+    questions: Sequence[Question],
+    decodes: Sequence[Sequence[Decoded]],
+    deadline: float | None = None,
+    stopped: Collection[int] = (),
+    *,
+    otherwise: bool = True,
+) -> list[Result]:
+    """What decodes of each question make; no second thoughts where their watch `stopped` them."""
+    votes = [Vote.of(*each) for each in zip(questions, decodes, strict=True)]
     strokes = _strokes(votes)
     boxes = stroke_boxes([question.ink.strokes for question in questions])
     drawn = stroke_boxes([question.batch.strokes[question.index] for question in questions])
@@ -116,9 +128,7 @@ def answer_together(
                 if otherwise:
                     found[i] = _in_doubt(question, found[i])
     found = _as_written(questions, found, deadline)
-    found = [_boxed(r) if q.ask.boxed else r for q, r in zip(questions, found, strict=True)]
-    seconds = (time.perf_counter() - began) / len(questions)
-    return [replace(result, seconds=seconds) for result in found]
+    return [_boxed(r) if q.ask.boxed else r for q, r in zip(questions, found, strict=True)]
 
 
 def _as_written(

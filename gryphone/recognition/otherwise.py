@@ -68,6 +68,7 @@ WORDS = words(
 LIKE = str.maketrans("051", "osl")  # what letters of words are read as
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
 JOINTS = {*"_^=<>+,", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow"}
+ENDS = {*JOINTS, "-", r"\pm", r"\div", "/"}  # a formula may begin with some of these, and end with none
 
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out: {}"
@@ -212,7 +213,7 @@ def _wanted(
         return math.inf, math.inf
     elif (
         number.fullmatch(said)
-        or NUMBER.match(plain_text(first))
+        or STARTS.match(plain_text(first))
         or (reading.pointed and NUMBER.fullmatch(said.rstrip(".") + "."))
     ):
         # A bracket that only closes tells more than a point, or a line like one.
@@ -223,6 +224,7 @@ def _wanted(
         word_like = len(reading.apart.ink.strokes) >= WORD
         strong = strong and word.confidence < (DOUBT if word_like else UNREAD)
         strong = strong and sure < TURNED and result.confidence >= SURE
+        strong = strong and not {"_", "^"}.intersection(word.tokens)  # words stand on one line
     return least if strong else math.inf, max(least - SLACK, LEGIBLE)
 
 
@@ -233,12 +235,12 @@ def notes_of(ink: Ink, confidence: float) -> tuple[str, ...]:
 
 def is_joined(result: Result) -> bool:
     """Whether an answer starts or ends with a sign that has something on both sides."""
-    return not {*result.tokens[:1], *result.tokens[-1:]}.isdisjoint(JOINTS)
+    return not (JOINTS.isdisjoint(result.tokens[:1]) and ENDS.isdisjoint(result.tokens[-1:]))
 
 
 def ends_open(result: Result) -> bool:
     """Whether an answer ends with a sign that has something on both sides; a comma may end it."""
-    return bool(result.tokens) and result.tokens[-1] in JOINTS - {","}
+    return bool(result.tokens) and result.tokens[-1] in ENDS - {","}
 
 
 def open_ended(result: Result) -> Result:

@@ -20,11 +20,10 @@ from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.ink import LONGEST_STROKES, Ink, typical_stroke
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.answer import Question, refine_all
+from gryphone.recognition.answer import Question, answers_of, refine_all
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
-from gryphone.recognition.rows import ROW
 from gryphone.scoring.graph import Graph, GraphScores, graph_of_latex, read_lg, score_graphs
 from gryphone.scoring.metrics import RATES, Problem, Scores, score
 from gryphone.scoring.metrics import Sample as Scored
@@ -233,35 +232,47 @@ def drawn_length(ink: Ink) -> float:
     return drawn / unit
 
 
-def decode_all(
+def asked_together(
     recognizer: Recognizer, items: Sequence[Item], ask: Ask
-) -> Iterator[tuple[int, list[Decoded]]]:
-    """Place and decodes of what can be read; like sizes are read together."""
+) -> Iterator[tuple[list[int], list[Question]]]:
+    """The places of what can be read, and the questions about it; like sizes are read together."""
     readable = [(place, item.input) for place, item in enumerate(items) if item.input is not None]
     readable.sort(key=lambda pair: drawn_length(pair[1].ink))
     for part in chunks(readable, max(1, BATCH // min(ask.decodes, 4))):
         batch = EncodedBatch.of(recognizer, [given for _, given in part])
-        questions = [
-            Question(batch, index, ask, name=items[place].id)
-            for index, (place, _) in enumerate(part)
+        places = [place for place, _ in part]
+        yield places, [
+            Question(batch, index, ask, name=items[place].id) for index, place in enumerate(places)
         ]
-        yield from zip((place for place, _ in part), refine_all(questions), strict=True)
+
+
+def decode_all(
+    recognizer: Recognizer, items: Sequence[Item], ask: Ask
+) -> Iterator[tuple[int, list[Decoded]]]:
+    """Place and decodes of what can be read."""
+    for places, questions in asked_together(recognizer, items, ask):
+        yield from zip(places, refine_all(questions), strict=True)
 
 
 def read_window(
     recognizer: Recognizer, window: Sequence[Item], ask: Ask
 ) -> tuple[list[tuple[str | None, ...]], int]:
-    """Answers of every run for each item, and the passes of the decoder for all of them."""
+    """Answers of every run for each item, and the passes of the decoder for all of them.
+
+    A single run is what `recognize` answers: with long rows in parts, and doubtful pictures turned
+    or without what may not belong to them, whose own passes do not count.
+    """
     answers: list[tuple[str | None, ...]] = [(None,) * ask.decodes] * len(window)
     passes = 0
-    for place, decodes in decode_all(recognizer, window, ask):
-        answers[place] = tuple(" ".join(recognizer.tokenizer.decode(d.ids)) for d in decodes)
-        passes += sum(d.passes for d in decodes)
-    if not ask.plain and ask.decodes == 1:
-        for place, item in enumerate(window):  # an answer may join long rows from their parts
-            if item.input is not None and len(item.input.ink.strokes) > ROW:
-                first = recognizer.recognize(item.input, ask=replace(ask, boxes=False))
-                answers[place] = (" ".join(first.tokens),)
+    for places, questions in asked_together(recognizer, window, replace(ask, boxes=False)):
+        decodes = refine_all(questions)
+        passes += sum(d.passes for some in decodes for d in some)
+        if ask.plain or ask.decodes > 1:
+            tokens = [[recognizer.tokenizer.decode(d.ids) for d in some] for some in decodes]
+        else:
+            tokens = [[[*result.tokens]] for result in answers_of(questions, decodes)]
+        for place, runs in zip(places, tokens, strict=True):
+            answers[place] = tuple(map(" ".join, runs))
     return answers, passes
 
 
