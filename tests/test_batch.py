@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -345,6 +346,20 @@ def test_no_such_output_folder(recognizer: Recognizer, folder: Path, tmp_path: P
         run_batch(recognizer, expand([str(folder)]), tmp_path / "no" / "r.jsonl", ASK)
 
 
+def test_workers_are_stopped_in_the_middle_of_their_work(
+    recognizer: Recognizer, tmp_path: Path
+) -> None:
+    write_folder(tmp_path, some(BATCH))
+    stuck = tmp_path / "z.inkml"
+    os.mkfifo(stuck)  # nobody ever writes to it
+    answers = recognize_files(recognizer, [*sorted(tmp_path.glob("s*")), stuck], ASK, workers=1)
+    assert not isinstance(next(answers)[1], str)
+    closing = threading.Thread(target=answers.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+
+
 def test_expand(folder: Path, tmp_path: Path) -> None:
     assert folder / "notes.txt" not in expand([str(folder)])
     assert expand([str(folder / "s1*.inkml"), str(folder / "s1.inkml")])[0] == folder / "s1.inkml"
@@ -352,6 +367,8 @@ def test_expand(folder: Path, tmp_path: Path) -> None:
     assert len(twice) == len(set(twice))
     with pytest.raises(InkError, match="no file matches"):
         expand([str(folder / "*.xyz")])
+    with pytest.raises(InkError, match="1 folders that match are not read; name them without"):
+        expand([str(folder.parent / f"{folder.name[:-1]}?")])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InkError, match="holds no ink or image"):
         expand([str(tmp_path / "empty")])

@@ -74,6 +74,16 @@ def test_right_answers_are_counted(
     assert report["raw"]["em"] == 0.0  # the truth is written $x^2+2$
 
 
+def test_several_parts_of_a_set_are_named_and_count_once(
+    recognizer: Recognizer, tmp_path: Path
+) -> None:
+    one, two = (write_folder(tmp_path / name, [power(id=name)]) for name in ("one", "two"))
+    report = evaluate(recognizer, one, two, steps=1).to_dict()
+    assert report["dataset"] == f"{one}, {two}" and report["count"] == 2
+    with pytest.raises(ConfigError, match="one is given twice"):
+        evaluate(recognizer, one, two, one, steps=1)
+
+
 def test_archives_limit_and_runs(recognizer: Recognizer, tmp_path: Path) -> None:
     files = {f"set/{ink.id}.inkml": to_inkml(ink).encode() for ink in some(6)}
     archive = write_tar(tmp_path / "set.tar.xz", files)

@@ -10,6 +10,7 @@ from inkmaker import to_strokes
 from gryphone.errors import InkError
 from gryphone.ink import Glyph, Ink, Limits, stroke_boxes, typical_stroke
 from gryphone.reading.inkml import read_inkml, to_inkml
+from gryphone.reading.inputs import read_input
 from gryphone.reading.strokes import read_strokes
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -120,6 +121,27 @@ def test_orientation_pen_up_and_continuation() -> None:
     assert to_strokes(read_inkml(data)) == [[[1, -2], [3, -4]]]
 
 
+def test_a_trace_is_read_as_its_context_says() -> None:
+    def form(identity: str, channels: str) -> str:
+        names = "".join(f'<channel name="{c}"/>' for c in channels)
+        return f'<traceFormat xml:id="{identity}">{names}</traceFormat>'
+
+    contexts = (
+        '<context xml:id="one" traceFormatRef="#a"/><context xml:id="two" traceFormatRef="#b"/>'
+        f'<context xml:id="three"><inkSource>{form("c", "YX")}</inkSource></context>'
+        '<context xml:id="four" contextRef="#three"/>'
+    )
+    data = (
+        f"<ink><definitions>{form('a', 'XY')}{form('b', 'TXY')}{contexts}</definitions>"
+        '<trace>1 2</trace><trace contextRef="#two">9 3 4</trace>'
+        '<traceGroup contextRef="#two"><trace>9 5 6</trace>'
+        '<trace contextRef="#one">7 8</trace></traceGroup>'
+        '<trace contextRef="#four">10 9</trace><trace contextRef="#none">11 12</trace></ink>'
+    )
+    found = [stroke.tolist()[0] for stroke in read_inkml(data.encode()).strokes]
+    assert found == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10], [11, 12]]
+
+
 def test_labels_segmentation_and_mathml() -> None:
     extra = """<annotation type="label">raw</annotation>
     <annotation type="normalizedLabel">x^{2}</annotation><annotation type="writer">w1</annotation>
@@ -165,6 +187,20 @@ def test_strokes_json_forms(value: object, tmp_path: Path) -> None:
     path.write_text(json.dumps(value))
     assert to_strokes(read_strokes(path)) == expected
     assert read_strokes(path).id == "a"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [np.array([[0, 1], [2, 3]]), [[4, 5]]],
+        [np.array([[0, 1], [2, 3]]), np.zeros((0, 2)), np.array([[4, 5]])],
+        {"strokes": [[[np.float32(0), np.int64(1)], np.array([2, 3])], np.array([[4, 5]])]},
+        [{"x": np.array([0, 2]), "y": (1, 3)}, [[4, 5]]],
+    ],
+)
+def test_arrays_stand_for_lists(value: object) -> None:
+    expected = [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
+    assert to_strokes(read_input(value).ink) == expected
 
 
 @pytest.mark.parametrize(

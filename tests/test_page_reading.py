@@ -110,9 +110,11 @@ def test_a_locked_stroke_keeps_its_symbol_on_a_page(recognizer: Recognizer) -> N
         [page().strokes[i] for i in line.strokes], lock={symbol.position: wanted}
     )
     assert line.result.latex == alone.latex
-    # Other lines are what they were; a stroke that is nowhere locks nothing.
+    # Other lines are what they were.
     assert held.formulas[0].result.latex == free.formulas[0].result.latex
-    assert recognizer.recognize_page(page(), lock={999: "x"}).latex == free.latex
+    for nowhere in (-1, 999):
+        with pytest.raises(ConfigError, match=f"lock names stroke {nowhere}; the page has 19"):
+            recognizer.recognize_page(page(), lock={nowhere: "x"})
     with pytest.raises(TokenError, match="'nonsense' is not among"):
         recognizer.recognize_page(page(), lock={stroke: "nonsense"})
 

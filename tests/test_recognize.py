@@ -229,6 +229,11 @@ def test_a_batch_answers_like_single_calls(recognizer: Recognizer) -> None:
         [s.box for s in r.symbols] for r in single
     ]
     assert recognizer.recognize_many([]) == []
+    first, _ = recognizer.recognize_many((ink for ink in inks), samples=2)[:2]  # of any kind
+    assert first.latex == batch[0].latex
+    for one in ("a.png", Path("a.png"), b"[[[0, 0]]]"):
+        with pytest.raises(ConfigError, match=r"sources is one input, .*; give a list"):
+            recognizer.recognize_many(one)  # type: ignore[arg-type]
 
 
 def test_many_inputs_may_be_of_any_kind(recognizer: Recognizer, tmp_path: Path) -> None:

@@ -88,11 +88,45 @@ def test_locks_stay_and_are_undone(reader: Recognizer) -> None:
     session.undo()
     undone = session.undo()
     assert undone and undone.latex == "x+1=2"
-    with pytest.raises(ConfigError, match="position is 9; the answer has 5"):
-        session.lock(9, "x")
+    for nowhere in (9, "2"):
+        with pytest.raises(ConfigError, match=f"position is {nowhere!r}; the answer has 5"):
+            session.lock(nowhere, "x")  # type: ignore[arg-type]
     with pytest.raises(TokenError, match="quux"):
         session.lock(0, "quux")
     assert session.result is undone  # nothing has happened
+
+
+def test_what_cannot_be_where_it_was_locked_is_said(reader: Recognizer) -> None:
+    session = reader.session()
+    session.add([[0, 0], [10, 0], [4, 20]], [[20, 10], [30, 10]], [[40, 0], [40, 20]])  # 7-1
+    for place in range(3):
+        before = session.result.latex if session.result else ""
+        locked = session.lock(place, r"\sqrt")
+        held = r"\sqrt" in locked.latex
+        assert held or (locked.latex == before and "the lock was dropped" in locked.warnings[-1])
+        assert session.finish().latex == locked.latex
+        session.undo()
+
+
+def test_what_has_no_ink_cannot_be_locked(reader: Recognizer) -> None:
+    session = reader.session()
+    begun = session.add([[20, 0], [20, 20]], [[0, 30], [40, 30]])  # a one, and a bar beneath it
+    assert begun.latex == r"\frac{1}{}" and not begun.symbols[2].strokes
+    with pytest.raises(ConfigError, match="at position 2 has no strokes to be locked with"):
+        session.lock(2, "x")
+
+
+def test_strokes_have_any_form_that_is_read(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    session.add(
+        [[0, 0, 5], [0, 20, 6]], {"x": [10, 20], "y": [10, 10]}, np.array([[30, 0], [30, 9]])
+    )
+    assert [len(stroke) for stroke in session.strokes.values()] == [2, 2, 2]
+    with pytest.raises(ConfigError, match=r"numbers is 0; give a list, as \[3\]"):
+        session.replace(0, [[0, 0], [1, 1]])  # type: ignore[arg-type]
+    with pytest.raises(InkError, match="point 1"):
+        session.add([[0, 0], [float("nan"), 1]])
+    assert len(session.strokes) == 3
 
 
 def test_undo_and_redo_bring_back_what_a_gesture_erased(recognizer: Recognizer) -> None:

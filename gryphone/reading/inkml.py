@@ -5,8 +5,9 @@ and boolean values and intermittent channels follow the recommendation's trace g
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree.ElementTree import Element, ParseError, SubElement, indent, tostring
 
 import numpy as np
@@ -26,6 +27,9 @@ from gryphone.ink import (
 INKML = "http://www.w3.org/2003/InkML"
 MATHML = "http://www.w3.org/1998/Math/MathML"
 XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
+
+# Which value of a point is x and which is y, and the sign that makes y grow downwards.
+Layout: TypeAlias = tuple[tuple[int, int], tuple[float, float]]
 
 NO_SVG = "SVG is not read, export it as PNG"  # it is XML, and so is opened here
 
@@ -56,7 +60,8 @@ def read_inkml(
 
 
 def _ink(root: Element, name: str, limits: Limits) -> Ink:
-    columns, signs = _layout(root, name)
+    layouts = _layouts(root, name)
+    contexts = _contexts(root)
     elements = [e for e in root.iter() if _local(e) == "trace" and e.get("type") != "penUp"]
     if len(elements) > limits.strokes:
         raise InkError(f"{name}: {len(elements)} traces; the limit is {limits.strokes}")
@@ -65,6 +70,7 @@ def _ink(root: Element, name: str, limits: Limits) -> Ink:
     total = 0
     for number, element in enumerate(elements):
         identity = _id(element) or str(number)
+        columns, signs = layouts.get(contexts.get(element, ""), layouts[""])
         points = _trace(element.text or "", columns, f"{name}: trace {number} (id {identity!r})")
         total += len(points)
         check_points(total, name, limits)
@@ -121,12 +127,46 @@ def _id(element: Element) -> str | None:
     return element.get("id") or element.get(XML_ID)
 
 
-def _layout(root: Element, name: str) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Which value of a point is x and which is y, and the sign that makes y grow downwards."""
+def _layouts(root: Element, name: str) -> dict[str, Layout]:
+    """How points are written in each context, by its id, and ("") where none is named."""
+    every = {identity: e for e in root.iter() if (identity := _id(e))}
     formats = [e for e in root.iter() if _local(e) == "traceFormat"]
+    found = {"": _layout(formats[0] if formats else None, name)}
+    if len(formats) > 1:
+        for identity, element in every.items():
+            if _local(element) == "context" and (own := _format_of(element, every)) is not None:
+                found[identity] = _layout(own, name)
+    return found
+
+
+def _format_of(element: Element, every: Mapping[str, Element], deep: int = 4) -> Element | None:
+    """The trace format that a context has or refers to, by itself or by its source of ink."""
+    own = next((e for e in element if _local(e) == "traceFormat"), None)
+    if own is not None or not deep:
+        return own
+    for key in ("traceFormatRef", "inkSourceRef", "contextRef"):
+        named = every.get(element.get(key, "").lstrip("#"))
+        if named is not None:
+            return named if _local(named) == "traceFormat" else _format_of(named, every, deep - 1)
+    source = next((e for e in element if _local(e) == "inkSource"), None)
+    return None if source is None else _format_of(source, every, deep - 1)
+
+
+def _contexts(root: Element) -> dict[Element, str]:
+    """The context that each trace names, or a group that it is in."""
+    found: dict[Element, str] = {}
+    for element in root.iter():  # groups come before what they hold
+        named = element.get("contextRef", "").lstrip("#") or found.get(element, "")
+        if named:
+            found |= dict.fromkeys(element, named) | {element: named}
+    return found
+
+
+def _layout(form: Element | None, name: str) -> Layout:
+    """What a trace format says of points."""
     names: list[str] = []
     signs = {"X": 1.0, "Y": 1.0}
-    for channel in formats[0] if formats else ():
+    for channel in () if form is None else form:
         if _local(channel) == "channel":
             key = channel.get("name", "")
             names.append(key)

@@ -29,6 +29,7 @@ from gryphone.reading.strokes import read_strokes
 STDIN = "-"
 LARGEST_FILE = 64 << 20
 NAMED = 10  # of the files that are not read
+LONGEST_NAME = 200  # in an error: what is taken for a path may be a whole file's text
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def read_input(source: Any, name: str | None = None) -> Input:
     if isinstance(source, np.ndarray) and source.dtype != object:
         return _read_as(formats.ANY_PICTURE, source, name or "array")
     if isinstance(source, Sequence) and all(isinstance(s, np.ndarray) for s in source):
-        strokes = tuple(s[:, :2] if s.ndim == 2 else s for s in source)
+        strokes = tuple(s[:, :2] if s.ndim == 2 else s for s in source if s.size)
         return Input(Ink(strokes, id=name or "strokes"))
     if isinstance(source, (Sequence, dict)):
         return Input(read_strokes(source, name=name or "strokes"))
@@ -146,7 +147,8 @@ def _read_file(path: Path, name: str | None) -> Input:
         ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InkError(f"{name}: cannot be read: {reason}") from error
+        shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+        raise InkError(f"{shown}: cannot be read: {reason}") from error
     suffix = path.suffix.lower()
     named = next((row for row in formats.FORMATS if row.read and suffix in row.suffixes), None)
     if named is not None and data.strip() and len(data) <= LARGEST_FILE:
@@ -200,10 +202,15 @@ def expand(sources: Iterable[str]) -> list[Path]:
 
 def _matching(pattern: str) -> list[Path]:
     """The files that a pattern matches."""
-    found = glob.glob(pattern, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
+    names = glob.glob(pattern, recursive=True)  # noqa: PTH207  Path.glob takes no absolute pattern
+    found = [path for path in map(Path, sorted(names)) if _may_be_file(path)]
+    left_out = len(names) - len(found)
+    others = f"{left_out} folders that match are not read; name them without a pattern"
     if not found:
-        raise InkError(f"{pattern}: no file matches the pattern")
-    return [path for path in map(Path, sorted(found)) if _may_be_file(path)]
+        raise InkError(f"{pattern}: {others if left_out else 'no file matches the pattern'}")
+    if left_out and "**" not in pattern:  # which goes into folders by itself
+        log.warning("%s: %s", pattern, others)
+    return found
 
 
 def _inside(folder: Path) -> list[Path]:

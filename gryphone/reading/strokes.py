@@ -1,7 +1,6 @@
 """Strokes as JSON or as plain lists, read as `Ink`."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from gryphone.ink import (
     read_bytes,
 )
 
+NUMBERS: tuple[Any, ...] = (int, float, np.integer, np.floating)
+
 
 def read_strokes(
     source: Path | bytes | str | Sequence[Any] | Mapping[str, Any],
@@ -29,7 +30,8 @@ def read_strokes(
     """Read strokes JSON: a path, JSON text, or the parsed value.
 
     A stroke is `[[x, y], ...]` (a third value, time, is dropped) or `{"x": [...], "y": [...]}`;
-    strokes come as a list, or under the key "strokes" beside optional "label" and "id".
+    strokes come as a list, or under the key "strokes" beside optional "label" and "id". Arrays
+    may stand for lists.
     """
     value: Any = source
     if isinstance(source, (Path, bytes, str)):
@@ -62,8 +64,9 @@ def read_strokes(
 def _json_stroke(stroke: Any, name: str, index: int) -> Stroke:
     """One stroke of either JSON form as an (n, 2) array; n may be zero."""
     where = f"{name}: stroke {index}"
+    stroke = _plain(stroke)
     if isinstance(stroke, Mapping):
-        x, y = stroke.get("x"), stroke.get("y")
+        x, y = _plain(stroke.get("x")), _plain(stroke.get("y"))
         if not isinstance(x, Sequence) or not isinstance(y, Sequence) or len(x) != len(y):
             raise InkError(f'{where} needs "x" and "y" lists of equal length')
         stroke = list(zip(x, y, strict=True))
@@ -74,6 +77,7 @@ def _json_stroke(stroke: Any, name: str, index: int) -> Stroke:
 
 
 def _json_point(point: Any, where: str, index: int) -> tuple[float, float]:
+    point = _plain(point)
     if isinstance(point, Mapping):
         point = (point.get("x"), point.get("y"))
     numbers = isinstance(point, Sequence) and not isinstance(point, (str, bytes))
@@ -85,7 +89,12 @@ def _json_point(point: Any, where: str, index: int) -> tuple[float, float]:
     return float(point[0]), float(point[1])
 
 
+def _plain(value: Any) -> Any:
+    """What an array holds as lists."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, NUMBERS):
         return False
-    return abs(value) <= LARGEST_COORDINATE and not math.isnan(value)
+    return bool(abs(value) <= LARGEST_COORDINATE)  # NaN is not

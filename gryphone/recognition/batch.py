@@ -80,7 +80,11 @@ def recognize_files(
             given = [read_file(file) if str(file) == STDIN else file for file in files]
             parts = [given[i : i + size] for i in range(0, len(files), size)]
             found = shared.pool.map(partial(_answers, shared.copy, ask), parts)
-            yield from zip(files, chain.from_iterable(found), strict=True)
+            try:
+                yield from zip(files, chain.from_iterable(found), strict=True)
+            except BaseException:  # Ctrl-C, or nobody wants the rest: these would finish it first
+                shared.stop()
+                raise
             return
         stream: Iterator[Input | str] = map(read_file, files)
         if workers > 0:

@@ -68,7 +68,7 @@ WORDS = words(
 LIKE = str.maketrans("051", "osl")  # what letters of words are read as
 # Of two parts that such a sign joins, neither is a word or a number of an exercise.
 JOINTS = {*"_^=<>+,", r"\leq", r"\geq", r"\neq", r"\in", r"\times", r"\rightarrow"}
-ENDS = {*JOINTS, "-", r"\pm", r"\div", "/"}  # a formula may begin with some of these, and end with none
+ENDS = {*JOINTS, "-", r"\pm", r"\div", "/"}  # of one that ends with such a sign the rest is missing
 
 TURN = "the picture was turned by {}°"
 APART = "what stands apart from the formula, a word or a number, was left out: {}"

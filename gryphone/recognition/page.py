@@ -66,6 +66,9 @@ def check_ask(ask: Ask) -> None:
 def read_page(network: Network, given: Input, ask: Ask) -> PageResult:
     """Find and read the formulas of an ink or a picture; `lock` is by strokes, not by positions."""
     check_ask(ask)
+    count = len(given.ink.strokes)
+    if unknown := [number for number in ask.lock if not 0 <= number < count]:
+        raise ConfigError(f"lock names stroke {unknown[0]}; the page has {count}, from 0 on")
     began = time.perf_counter()
     page = Paper(given)
     best = read_lines(network, page, ask)

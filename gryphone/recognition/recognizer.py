@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import cache, partial
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -149,7 +150,7 @@ class Recognizer(Network):
     @overload
     def recognize_many(
         self,
-        sources: Sequence[Any],
+        sources: Iterable[Any],
         *,
         ask: Ask | None = None,
         errors: Literal["raise"] = "raise",
@@ -159,7 +160,7 @@ class Recognizer(Network):
     @overload
     def recognize_many(
         self,
-        sources: Sequence[Any],
+        sources: Iterable[Any],
         *,
         ask: Ask | None = None,
         errors: Literal["return"],
@@ -168,7 +169,7 @@ class Recognizer(Network):
 
     def recognize_many(
         self,
-        sources: Sequence[Any],
+        sources: Iterable[Any],
         *,
         ask: Ask | None = None,
         errors: str = "raise",
@@ -181,6 +182,9 @@ class Recognizer(Network):
         ask = _ask(ask, options)
         if errors not in ("raise", "return"):
             raise ConfigError(f"errors is {errors!r}; it must be 'raise' or 'return'")
+        if isinstance(sources, (str, bytes, os.PathLike)):
+            raise ConfigError(f"sources is one input, {sources!r:.60}; give a list of them")
+        sources = list(sources)
         # What many steps of many decodes say of an ink has to fit into memory.
         size = max(1, self.backend.batch * MOST_STEPS // max(MOST_STEPS, ask.work))
         keep = errors == "return"
@@ -247,7 +251,14 @@ class Workers:
         self.count = count
         threads = max(1, (os.cpu_count() or 1) // count)
         self.copy = partial(_copy, path, device, backend, threads)
+        others = active_children()
         self.pool = process_pool(count, self.copy)
+        self._own = [child for child in active_children() if child not in others]
+
+    def stop(self) -> None:
+        """End them in the middle of what they do, of which nothing comes."""
+        for child in self._own:
+            child.terminate()
 
     def recognize(self, parts: Sequence[Sequence[Any]], ask: Ask, keep: bool) -> list[Any]:
         """The formulas in many inputs, shared out in parts."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from gryphone.errors import ConfigError
-from gryphone.ink import Ink, Stroke, frozen_strokes, typical_stroke
+from gryphone.ink import Ink, Stroke, typical_stroke
 from gryphone.reading.gestures import erased_by, evenly
-from gryphone.reading.inputs import Input
+from gryphone.reading.inputs import Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.constraints import token_id
 from gryphone.recognition.encoding import EncodedBatch, Network
@@ -31,6 +31,7 @@ SURE = 0.95  # of another symbol: what has settled gives way
 UNSURE = 0.9  # what is new is refined once more below it
 MOST_NEW = 8  # strokes at a time: more of them were opened, not written
 MOST_HISTORY = 1_000
+LOST = "no well-formed formula has {} where that was locked; the lock was dropped"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Live:
             row = spelt(symbols, found, network.tokenizer)
             if network.grammar.accepts(row.ids):
                 return row
-        return answer(batch, 0, replace(ask, lock=lock), began)
+        return self._with_locks(found, answer(batch, 0, replace(ask, lock=lock), began))
 
     def _followed(self, batch: EncodedBatch, ask: Ask) -> Result:
         """One step about everything, and one about what is new, around what has settled."""
@@ -179,10 +180,23 @@ class Live:
             return first
         asked = replace(quick, given=replace(first, ids=ids), remask=again, boxes=False)
         second = _ask_once(batch, asked)
-        if len(second.symbols) != len(first.symbols):  # what is well-formed comes first
+        lock = {s.position: k.symbol for s, k in self._matched(first) if k.locked}
+        alike = len(second.symbols) == len(first.symbols)
+        if lock and not (alike and all(second.symbols[p].symbol == lock[p] for p in lock)):
+            # A root or a fraction where a letter was: the rest must find new places.
+            return self._with_locks(first, _ask_once(batch, replace(quick, lock=lock)))
+        if not alike:  # what is well-formed comes first
             return _ask_once(batch, replace(asked, boxes=True))
-        locked = {s.position for s, k in self._matched(first) if k.locked}
-        return _joined(first, second, kept.keys() - locked)
+        return _joined(first, second, kept.keys() - lock.keys())
+
+    def _with_locks(self, found: Result, locked: Result) -> Result:
+        """The answer to what is locked; the one without, which says so, where that cannot be."""
+        wanted = {k.strokes: k.symbol for _, k in self._matched(found) if k.locked}
+        held = {k.strokes for s, k in self._matched(locked) if k.locked and s.symbol == k.symbol}
+        lost = ", ".join(symbol for strokes, symbol in wanted.items() if strokes not in held)
+        if not lost:
+            return locked
+        return replace(found, warnings=(*found.warnings, LOST.format(lost)))
 
     def _kept(self, found: Result) -> dict[int, str]:
         """What stands at those positions of a new answer whose ink was known."""
@@ -236,12 +250,14 @@ class Session:
         return self.replace(numbers)
 
     def replace(self, numbers: Sequence[int], *strokes: Any) -> LiveResult:
-        """Take strokes away and write others."""
+        """Take strokes away and write others, which have any form that `recognize` reads."""
+        if not isinstance(numbers, Collection):
+            raise ConfigError(f"numbers is {numbers!r}; give a list, as [3]")
         for number in numbers:
             if number not in self.strokes:
                 raise ConfigError(f"there is no stroke {number}; session.strokes has all")
         left = {n: s for n, s in self.strokes.items() if n not in numbers}
-        new = frozen_strokes(strokes, "ink")
+        new = read_input(strokes).ink.strokes if strokes else ()
         found = self._change(replace(self._live, strokes=left | dict(enumerate(new, self._next))))
         self._next += len(new)
         return found
@@ -249,8 +265,10 @@ class Session:
     def lock(self, position: int, symbol: str) -> LiveResult:
         """Keep a symbol of the last answer, or another for it, while its strokes are one."""
         known = list(self._live.known)
-        if not 0 <= position < len(known):
-            raise ConfigError(f"position is {position}; the answer has {len(known)} symbols")
+        if not isinstance(position, int) or not 0 <= position < len(known):
+            raise ConfigError(f"position is {position!r}; the answer has {len(known)} symbols")
+        if not known[position].strokes:
+            raise ConfigError(f"the symbol at position {position} has no strokes to be locked with")
         known[position] = replace(known[position], symbol=symbol, locked=True)
         return self._change(replace(self._live, known=tuple(known)))
 

@@ -128,6 +128,8 @@ def evaluate(
     """
     if limit is not None and limit < 1:
         raise ConfigError(f"limit is {limit}; it must be 1 or more")
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise ConfigError(f"{twice[0]} is given twice; its samples would count twice")
     convention = convention or recognizer.checkpoint.convention
     ask = Ask(
         steps=steps,
@@ -162,7 +164,7 @@ def evaluate(
     ]
     kind = recognizer.checkpoint.config.kind
     return Evaluation(
-        name=str(paths[0]),
+        name=", ".join(map(str, paths)),
         steps="auto" if ask.auto else ask.total_steps,
         passes=passes / max(1, runs * sum(t.problem == "" for t in truths)),
         seed=seed,
@@ -241,9 +243,13 @@ def asked_together(
     for part in chunks(readable, max(1, BATCH // min(ask.decodes, 4))):
         batch = EncodedBatch.of(recognizer, [given for _, given in part])
         places = [place for place, _ in part]
-        yield places, [
-            Question(batch, index, ask, name=items[place].id) for index, place in enumerate(places)
-        ]
+        yield (
+            places,
+            [
+                Question(batch, index, ask, name=items[place].id)
+                for index, place in enumerate(places)
+            ],
+        )
 
 
 def decode_all(
