@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,7 @@ if not NEEDED:  # in CI its absence is an error
     pytest.importorskip("playwright.sync_api", reason="no playwright; pip install -e '.[dev]'")
 
 from playwright.sync_api import expect
-from writing import Desk
+from writing import Desk, example
 
 from gryphone.writers import TARGETS, write
 
@@ -58,6 +60,44 @@ def test_the_answer_is_copied_in_every_notation_and_computed_if_asked(desk: Desk
     expect(desk.find("#computed dd").nth(1)).to_have_text("0.333333333333333")
     desk.find("#compute").uncheck()
     expect(desk.find("#computed dd")).to_have_count(0)
+
+
+def test_several_lines_are_copied_in_their_form(desk: Desk, tmp_path: Path) -> None:
+    """And line by line where a notation has no word for it."""
+    parts = [example("02-sum"), [[(x, y + 400) for x, y in s] for s in example("06-line")]]
+    file = tmp_path / "two.json"
+    file.write_text(json.dumps([*parts[0], *parts[1]]))
+    desk.page.set_input_files("#file", file)
+    expect(desk.find("#form")).to_be_visible()
+    desk.settle()
+
+    def copied(form: str, name: str) -> str:
+        desk.find("#form").select_option(form)
+        desk.find("#format").select_option(name)
+        desk.page.evaluate("() => (toast.textContent = '')")
+        desk.find("#copy-as").click()
+        expect(desk.find("#toast")).to_have_text(f"{TARGETS[name].title} copied")
+        return clipboard(desk)
+
+    for form in ("aligned", "cases"):
+        assert copied(form, "typst") == write(desk.latex, "typst")
+        assert desk.latex.startswith(rf"\begin{{{form}}}")
+    each = ["a+b=c", "y=kx+b"]
+    assert copied("separate", "typst") == "\n".join(write(line, "typst") for line in each)
+    assert copied("aligned", "sympy") == "\n".join(write(line, "sympy") for line in each)
+    desk.problems.clear()  # the console tells of the refusal
+
+
+def test_a_copy_that_works_takes_the_error_away(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    desk.page.route("**/v1/convert", lambda route: route.abort())
+    desk.find("#copy-as").click()
+    expect(desk.find("#notice-text")).to_contain_text("cannot be reached")
+    desk.page.unroute_all()
+    desk.find("#copy-as").click()
+    expect(desk.find("#toast")).to_contain_text("copied")
+    expect(desk.find("#notice")).to_be_hidden()
+    desk.problems.clear()  # the request that failed
 
 
 def test_the_lines_of_a_working_are_compared(desk: Desk) -> None:

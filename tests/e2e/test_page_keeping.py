@@ -156,6 +156,18 @@ def test_shortcuts_work_beside_the_slider(desk: Desk) -> None:
     desk.shows("a+b=c")
 
 
+def test_a_list_has_its_keys_to_itself(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    desk.find("#format").focus()
+    desk.press("x", "t", "e", "ArrowRight")
+    assert len(desk.ink()) == len(example("02-sum"))
+    expect(desk.find("html")).not_to_have_attribute("data-theme", re.compile("light|dark"))
+    expect(desk.find("#pad")).not_to_have_attribute("data-mode", "eraser")
+    expect(desk.find('.chip[aria-pressed="true"]')).to_have_count(0)
+    desk.press("Control+z")
+    expect(desk.find("body")).to_have_attribute("data-state", "idle")
+
+
 def test_a_photo_leaves_its_ink_to_a_reload(desk: Desk) -> None:
     desk.page.set_input_files("#file", EXAMPLES / "photo" / "02-sum.jpg")
     latex = desk.settle()

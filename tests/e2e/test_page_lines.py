@@ -80,7 +80,10 @@ def test_two_lines_of_ink(desk: Desk) -> None:
     assert desk.past() == [locked]
 
 
-def test_a_note_leaves_the_formulas_alone(desk: Desk) -> None:
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (760, 900), (360, 640)])
+def test_a_note_leaves_the_formulas_alone(desk: Desk, width: int, height: int) -> None:
+    desk.page.set_viewport_size({"width": width, "height": height})
+    whole = desk.find(".result").bounding_box()
     columns = [below("06-line", "14-euler"), below("05-root", "04-indices")]
     ends = [max(p[0] for s in column for p in s) for column in columns]
     right = [[(x + ends[0] + 160, y) for x, y in s] for s in columns[1]]
@@ -90,9 +93,11 @@ def test_a_note_leaves_the_formulas_alone(desk: Desk) -> None:
     note = desk.find("#note")
     expect(note).to_have_text("margin line was left out")
     desk.settle()
-    boxes = [desk.find(name).bounding_box() for name in (".stage", "#note")]
-    assert boxes[0] is not None and boxes[1] is not None
-    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] + 1
+    # What does not fit is scrolled, and ends above the note; the paper has not moved.
+    boxes = [desk.find(name).bounding_box() for name in ("#note", ".stage", "#formula")]
+    note_box, *clipped = [box for box in boxes if box is not None]
+    assert min(box["y"] + box["height"] for box in clipped) <= note_box["y"] + 1
+    assert desk.find(".result").bounding_box() == whole
 
 
 def test_two_lines_of_a_picture(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from chromium import NEEDED
 if not NEEDED:  # in CI its absence is an error
     pytest.importorskip("playwright.sync_api", reason="no playwright; pip install -e '.[dev]'")
 
+from PIL import Image
 from playwright.sync_api import expect
 from writing import ASKED, Desk, example
 
@@ -53,6 +55,38 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_ink_unread(desk: Desk) -> 
     desk.shows("a+b=c")
 
 
+def test_a_refused_file_leaves_the_status_to_the_formula(desk: Desk) -> None:
+    desk.open_example("02-sum")
+    status = desk.find("#status").inner_text()
+    assert "sure" in status
+    desk.page.set_input_files("#file", EMPTY)
+    expect(desk.find("#notice-text")).to_contain_text("there is nothing to read")
+    expect(desk.find("#status")).to_have_text(status)
+
+
+def test_a_refused_photo_is_not_asked_about_again(desk: Desk) -> None:
+    white = io.BytesIO()
+    Image.new("L", (400, 200), 255).save(white, "PNG")
+    photo = {"name": "white.png", "mimeType": "image/png", "buffer": white.getvalue()}
+    desk.page.set_input_files("#file", photo)
+    state, notice = desk.find("body"), desk.find("#notice-text")
+    expect(state).to_have_attribute("data-state", "error")
+    first = notice.inner_text()
+    asked: list[str] = []
+    desk.page.on("request", lambda request: asked.append(request.url))
+    desk.page.set_input_files("#file", EMPTY)
+    expect(notice).to_contain_text("there is nothing to read")
+    expect(state).to_have_attribute("data-state", "error")
+    desk.press(".")  # asks for another reading
+    expect(state).to_have_attribute("data-state", "error")
+    assert [url.rpartition("/")[2] for url in asked] == ["page"]  # about the second file
+    assert notice.inner_text() != first
+    # Once that message is put away, the photo's is said again.
+    desk.find("#notice-close").click()
+    desk.press(".")
+    expect(notice).to_have_text(first)
+
+
 def test_an_answer_to_other_ink_is_not_taken_for_this(desk: Desk, tmp_path: Path) -> None:
     strokes = desk.placed(example("02-sum"))
     desk.write(strokes[:-1])
@@ -85,6 +119,20 @@ def test_a_long_formula_is_scrolled_by_keys(browser: Browser, server: str) -> No
     desk.press("ArrowRight")
     expect(desk.find("#formula")).not_to_have_js_property("scrollLeft", 0)
     expect(desk.find('.chip[aria-pressed="true"]')).to_have_count(0)
+    desk.context.close()
+
+
+def test_a_selected_symbol_is_scrolled_into_sight(browser: Browser, server: str) -> None:
+    desk = Desk.open(browser, server, viewport={"width": 140, "height": 800})
+    desk.open_example("12-square")
+    desk.page.focus("#copy-latex")
+    for key in ("ArrowLeft", "ArrowRight"):  # the last symbol, then the first
+        desk.press("Escape", key)
+        box, formula = (desk.find(s).first.bounding_box() for s in (".box.selected", "#formula"))
+        assert box is not None and formula is not None
+        assert formula["x"] <= box["x"] <= formula["x"] + formula["width"] - box["width"]
+        assert formula["y"] <= box["y"] <= formula["y"] + formula["height"] - box["height"]
+    assert desk.page.evaluate("() => scrollY") == 0
     desk.context.close()
 
 

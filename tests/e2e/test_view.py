@@ -209,6 +209,59 @@ def test_print_is_dark_on_white_and_nothing_but_the_formula(window: Callable[...
     assert desk.page.evaluate(colour) == "rgb(28, 29, 35)"
 
 
+def test_print_shows_all_ink(window: Callable[..., Desk]) -> None:
+    desk = window(1280, 800)
+    desk.write([[(300, 450), (500, 550)]])
+    desk.settle()
+    desk.press("Shift+ArrowDown", *["Shift+ArrowRight"] * 4)  # a part of it is out of sight
+    before, seen = desk.view(), drawn(desk)
+    printed = desk.page.evaluate(
+        """() => new Promise((resolve) => {
+          addEventListener("beforeprint", () => {
+            const { data } = pad.getContext("2d").getImageData(0, 0, pad.width, pad.height);
+            const xs = [];
+            data.forEach((v, i) => i % 4 === 3 && v > 128 && xs.push(((i - 3) / 4) % pad.width));
+            resolve(xs.reduce((a, b) => Math.max(a, b)) - xs.reduce((a, b) => Math.min(a, b)));
+          });
+          dispatchEvent(new Event("beforeprint"));
+          dispatchEvent(new Event("afterprint"));
+        })"""
+    )
+    assert seen[2] - seen[0] < 190
+    assert printed == pytest.approx(200, abs=6)
+    assert desk.view() == before
+    assert drawn(desk) == seen
+
+
+def longest_note(desk: Desk) -> str:
+    """Open a+b=c with more to say of it than a narrow window has room for in a line."""
+    asked = {"strokes": example("02-sum"), "options": {"ink": True}}
+    data = desk.page.request.post(f"{desk.page.url}v1/page", data=asked).json()
+    words = "this is a long warning about what was read, and there is more to say of it"
+    data["formulas"][0]["warnings"] = [words, words.replace("this", "that")]
+    desk.page.route("**/v1/page", lambda route: route.fulfill(json=data))
+    desk.open_example("02-sum")
+    return "; ".join(data["formulas"][0]["warnings"])
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (760, 900), (844, 390)])
+def test_a_long_note_unfolds(window: Callable[..., Desk], width: int, height: int) -> None:
+    desk = window(width, height, **TOUCH)
+    text = longest_note(desk)
+    note = desk.find("#note")
+    expect(note).to_have_text(text)
+    expect(note).to_have_attribute("title", text)
+    cut = "() => note.scrollWidth > note.clientWidth || note.scrollHeight > note.clientHeight"
+    assert desk.page.evaluate(cut)
+    layout = [place(desk, selector) for selector in ("#formula", ".source", "#pad")]
+    note.tap()
+    assert not desk.page.evaluate(cut)
+    assert inside(place(desk, "#note"), place(desk, ".view"))
+    assert [place(desk, selector) for selector in ("#formula", ".source", "#pad")] == layout
+    desk.find(".brand").tap()
+    assert desk.page.evaluate(cut)
+
+
 def test_toolbar_fits_the_narrowest_phone(window: Callable[..., Desk]) -> None:
     desk = window(320, 640, **TOUCH)
     assert inside(place(desk, ".tools"), place(desk, ".paper"))

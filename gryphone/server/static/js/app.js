@@ -78,11 +78,12 @@ reader.addEventListener("idle", settle);
 reader.addEventListener("slow", () => {
   if (!isLocal) showNotice("The server has not answered yet. Your ink is kept.", true);
 });
-reader.addEventListener("failure", ({ detail: { error, wait } }) => {
+reader.addEventListener("failure", ({ detail: { question, error, wait } }) => {
   player.stop();
-  refresh();
   setState("error");
   $("status").textContent = "";
+  refresh(); // an answer that stays says again how sure it is
+  session.refuse(question, error);
   if (error.status === 401) {
     showNotice(keyIsWrong() ? "The server did not take this API key." : "This server asks for an API key.", true);
     askKeyAtRest();
@@ -127,7 +128,8 @@ function showAnswer() {
 
 /** Nothing is left to read or to show: this is the answer. */
 function settle() {
-  if (!reader.idle || player.busy || !session.current) return;
+  if (!reader.idle || player.busy) return;
+  if (!session.current) return tellRefused();
   slowly = false;
   if (document.body.dataset.state === "done") return;
   setState("done");
@@ -135,6 +137,14 @@ function settle() {
   session.keep();
   const { latex, confidence } = session.current;
   $("live").textContent = `Read as ${latex}, ${percent(confidence)} sure. ${$("note").textContent}`;
+}
+
+/** Why a photo is not read; what was said meanwhile stays. */
+function tellRefused() {
+  const { photo } = drawing.now;
+  if (!photo?.refused) return;
+  setState("error");
+  if ($("notice").hidden) showNotice(photo.refused);
 }
 
 /** Everything as it is now. */
@@ -155,7 +165,7 @@ function refresh() {
     $("status").textContent = several ? `${count} formulas · ${sure}` : `${sure} · ${Math.round(1000 * seconds)} ms`;
     $("status").title = several ? "That the least sure of them is right" : "The chance that the whole formula is right";
   }
-  $("note").textContent = current ? notes(current, page.asides) : "";
+  $("note").textContent = $("note").title = current ? notes(current, page.asides) : "";
   $("form").hidden = !(shown?.count > 1);
   panel.show(
     symbols.map((s) => ({ ...s, choices: locks.get(s.position)?.choices ?? s.alternatives })),
@@ -198,7 +208,7 @@ function setState(state) {
   document.body.dataset.state = state;
 }
 
-/** `about`: "reading", which an answer settles, "file", "lock" or "storage". */
+/** `about`: "reading", which an answer settles, "copy", which the next copy does, "file", "lock" or "storage". */
 function showNotice(text, retry = false, about = "reading") {
   $("notice-text").textContent = text;
   $("notice-retry").hidden = !retry;
@@ -283,6 +293,7 @@ function select(position) {
   session.selected = position;
   refresh();
   if (position === null) return;
+  formula.reveal(position);
   pad.reveal(coveredPaper());
   const { symbol, confidence } = session.symbols[position];
   $("live").textContent = `${spoken(symbol)}, ${percent(confidence)} sure, selected.`;

@@ -15,6 +15,11 @@ export class ServerError extends Error {
   get passing() {
     return [0, 429, 502, 503].includes(this.status);
   }
+
+  /** Whether the same question will be refused again; a key that is missing may come. */
+  get final() {
+    return this.status >= 400 && this.status < 500 && this.status !== 401 && !this.passing;
+  }
 }
 
 let typedKey = ""; // where storage is off

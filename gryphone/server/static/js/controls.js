@@ -7,6 +7,7 @@ import { EXAMPLE } from "./example.js";
 import { acceptDrops, copyText, downloadInkml, downloadPng } from "./files.js";
 import { HistoryDialog } from "./history-dialog.js";
 import { installKeys } from "./keys.js";
+import { FORMS } from "./lines.js";
 import { installTheme } from "./theme-button.js";
 
 const PAN = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] };
@@ -17,9 +18,10 @@ export function installControls(page) {
   const copyAs = async (what, text) => {
     try {
       await copyText(text);
+      page.hideNotice("copy");
       toast(`${what} copied`);
     } catch (error) {
-      page.showNotice(error.message);
+      page.showNotice(error.message, false, "copy");
     }
   };
   const copy = (what, text) => {
@@ -44,7 +46,7 @@ export function installControls(page) {
     "copy-mathml": () => page.answer()?.mathml !== null && copy("MathML", ({ mathml }) => mathml),
     "copy-as": () => {
       const { value, selectedOptions } = $("format");
-      return copy(selectedOptions[0]?.text, async ({ lines }) => (await Promise.all(lines.map((line) => convert(line, value)))).join("\n"));
+      return copy(selectedOptions[0]?.text, (answer) => converted(answer, value));
     },
     "save-png": () => save(downloadPng, drawing.now.pen),
     "save-inkml": () => save(downloadInkml, page.answer()?.latex),
@@ -128,6 +130,18 @@ export function installControls(page) {
     ],
     page.pad,
   );
+}
+
+/** Several lines in another notation: put together as they are in LaTeX where it has a way to, else one by one. */
+async function converted({ latex, lines, form }, notation) {
+  if (form !== FORMS.separate) {
+    try {
+      return await convert(latex, notation);
+    } catch (error) {
+      if (lines.length < 2 || !error.final) throw error;
+    }
+  }
+  return (await Promise.all(lines.map((line) => convert(line, notation)))).join("\n");
 }
 
 function installFiles({ openFile }) {

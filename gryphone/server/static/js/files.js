@@ -39,7 +39,7 @@ export async function readPhoto(file) {
   return photo(image, file);
 }
 
-const photo = (image, file) => ({ image, file, width: image.width, height: image.height, traced: null });
+const photo = (image, file) => ({ image, file, width: image.width, height: image.height, traced: null, refused: null });
 
 /** "photo", "ink", or null for what the page cannot open. */
 export function kindOf({ name, type }) {

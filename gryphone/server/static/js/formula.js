@@ -10,6 +10,7 @@ const OPTIONS = {
 };
 const SURE = 0.9; // below this a symbol is tinted
 const SMALLEST = 15; // pixels; a longer formula is scrolled
+const EDGE = 8; // pixels that a symbol which is scrolled into sight keeps free
 const ROOT = 0.8; // width of KaTeX's root sign, in em
 const ACCENT = ".accent-body *, svg, .overline-line, .underline-line";
 const SVG = "http://www.w3.org/2000/svg";
@@ -70,6 +71,23 @@ export class FormulaView extends EventTarget {
     } else {
       this.#paint();
     }
+  }
+
+  /** Scroll a long formula, and nothing else, so that a symbol is seen. */
+  reveal(position) {
+    const rects = this.#pieces.get(position)?.rects ?? [];
+    if (!rects.length) return;
+    const [stage, host] = [this.#stage, this.#host].map((element) => element.getBoundingClientRect());
+    const end = (pick, i) => pick(...rects.map((rect) => rect[i]));
+    const shift = (low, high, room) => {
+      if (low < EDGE) return low - EDGE;
+      return Math.max(0, Math.min(high + EDGE - room, low - EDGE)); // of what is wider its beginning
+    };
+    const [x, y] = [stage.left - host.left, stage.top - host.top];
+    this.#host.scrollBy(
+      shift(x + end(Math.min, 0), x + end(Math.max, 2), this.#host.clientWidth),
+      shift(y + end(Math.min, 1), y + end(Math.max, 3), this.#host.clientHeight),
+    );
   }
 
   /** The glyphs that are a symbol's own: those of its arguments and scripts are others'. */

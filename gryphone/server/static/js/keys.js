@@ -27,6 +27,7 @@ export function installKeys(groups, pad) {
     if (event.defaultPrevented || event.isComposing || isTyping(event.target)) return;
     if (event.target.closest("dialog") || (event.key.startsWith("Arrow") && needsArrows(event.target))) return;
     const modified = event.ctrlKey || event.metaKey;
+    if (!modified && event.target.closest("select")) return; // letters and arrows choose in the list
     if (event.altKey || (!modified && event.key.length === 1 && !letters.checked)) return;
     const run = table.get(nameOf(event, modified));
     if (!run || run(event.key) === false) return;

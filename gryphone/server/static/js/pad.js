@@ -339,9 +339,12 @@ export class Pad extends EventTarget {
     matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", changed, { once: true });
   }
 
-  /** Paper is white in either theme; what is drawn only after this event is not printed. */
+  /** All ink, on paper that is white in either theme; what is drawn only after this event is not printed. */
   #print(on) {
     this.#canvas.style.colorScheme = on ? "light" : "";
+    if (!on) return this.#resize(); // back to what was in sight
+    const box = this.#box();
+    if (box) this.#view = fitted(box, this.#size, 1);
     this.#draw();
   }
 

@@ -68,13 +68,13 @@ export class Reader extends EventTarget {
       this.#failed = 0;
       this.wake();
     } catch (error) {
-      if (!abort.signal.aborted) this.#fail(error);
+      if (!abort.signal.aborted) this.#fail(question, error);
     } finally {
       clearTimeout(slow);
     }
   }
 
-  #fail(error) {
+  #fail(question, error) {
     if (!(error instanceof ServerError)) console.error(error);
     this.question = null;
     let wait = null;
@@ -84,7 +84,7 @@ export class Reader extends EventTarget {
       this.#failed++;
       this.wake(wait);
     }
-    this.#emit("failure", { error, wait });
+    this.#emit("failure", { question, error, wait });
   }
 
   #emit(name, detail) {

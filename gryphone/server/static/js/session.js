@@ -52,6 +52,7 @@ export class Session {
       ...each[0],
       latex: latexOf(lines, this.form),
       lines: each.map(({ latex }) => latex),
+      form: this.form,
       mathml: mathml.includes(null) ? null : mathml.join("\n"),
       confidence: Math.min(...each.map(({ confidence }) => confidence)),
       seconds: Math.max(...each.map(({ seconds }) => seconds)),
@@ -114,7 +115,7 @@ export class Session {
     const untouched = photo && strokes === null;
     // In a photo is more to be seen than the strokes that were traced.
     const whole = untouched ? { file: photo.file, photo } : { strokes: plain(this.drawing.strokes) };
-    if (untouched && !photo.traced) return { page: true, ...whole, options };
+    if (untouched && !photo.traced) return photo.refused ? null : { page: true, ...whole, options };
     const { lines, asides, checked } = this.page;
     const rest = this.#changed + REST - performance.now();
     const line = lines.find((each) => this.#isDue(each)) ?? lines.find(({ data, final }) => data && !final);
@@ -234,6 +235,11 @@ export class Session {
   /** Read everything once more. */
   readAgain() {
     this.#set({ ...this.page, lines: this.page.lines.map((line) => ({ ...line, due: true })) });
+  }
+
+  /** A photo that was refused for good is not asked about again; what was said of it is kept. */
+  refuse({ photo }, error) {
+    if (photo && error.final) photo.refused = error.message;
   }
 
   /** All is read: what is there goes into the history. */
