@@ -1,12 +1,16 @@
 """Computing an answer: what comes out, and what ends it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gryphone.cli import make_app
 from gryphone.errors import ConfigError, LatexError
 from gryphone.recognition.result import Result
 from gryphone.writers.compute import Calculator, Computed, ComputeError, compare, compute
@@ -54,6 +58,23 @@ def test_time_and_memory_are_bounded() -> None:
         compute(r"1 + \ldots")
     with pytest.raises(ConfigError, match="limits must be more than 0"):
         compute("1", seconds=0)
+
+
+def test_many_lines_are_converted_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = subprocess.Popen.__init__
+
+    def counted(process: subprocess.Popen[str], *args: Any, **options: Any) -> None:
+        start(process, *args, **options)
+        started.append(process.pid)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", counted)
+    shown = CliRunner().invoke(make_app(), ["convert", "--to", "sympy"], input="x^2\n\\ldots\n1\n")
+    assert shown.stdout == "x**2\n\n1\n" and shown.exit_code == 2
+    assert "line 2: SymPy: \\ldots has no meaning here (at character 0)" in shown.stderr
+    assert len(started) == 1
+    with pytest.raises(ProcessLookupError):  # it ended with the command
+        os.kill(started[0], 0)
 
 
 def test_no_other_question_is_begun_after_so_long() -> None:

@@ -15,6 +15,7 @@ from gryphone.checkpoint import WEIGHTS, read_checkpoint
 from gryphone.cli import make_app
 from gryphone.errors import ConfigError, LatexError
 from gryphone.latex.mathml import to_mathml
+from gryphone.latex.normalize import normalize
 from gryphone.latex.tree import ACCENTS, FONTS, TWO_ARGUMENTS
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result
@@ -98,6 +99,87 @@ def test_a_bracket_without_partner_opens_nothing() -> None:
     assert write(r"\surd x", "typst") == r"\√ x"  # else the root of x
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (r"\frac{a}{\frac{b}{c}}", r"\frac{\frac{a}{b}}{c}"),
+        (r"\frac{a}{b/c}", r"\frac{a/b}{c}"),
+        (r"a/\frac{b}{c}", r"\frac{a}{b}/c"),
+        (r"\frac{a}{b}^2", "a/b^2"),
+        (r"\mathbf{ab}c", r"\mathbf{a}bc"),
+        (r"a\underline{b}", r"\underline{ab}"),
+        (r"\overset{?}{ab}", r"a\overset{?}{b}"),
+        (r"\binom{\binom{a}{b}}{c}", r"\binom{a}{\binom{b}{c}}"),
+        (r"a+\binom{n+1}{k}", r"\binom{a+n+1}{k}"),
+    ],
+)
+def test_speech_says_where_a_structure_ends(one: str, two: str) -> None:
+    assert write(one, "speech") != write(two, "speech")
+
+
+def test_speech_of_parts_inside_others() -> None:
+    said = {latex: write(latex, "speech") for latex in (r"\frac{a/b}{c}", r"\underline{ab}")}
+    assert said == {
+        r"\frac{a/b}{c}": "the fraction a divided by b over c end fraction",
+        r"\underline{ab}": "group a b end group underlined",
+    }
+    assert write(r"\frac{\frac{a}{b}}{c}", "speech") == (
+        "the fraction the fraction a over b end fraction over c end fraction"
+    )
+
+
+def test_a_text_keeps_the_spaces_at_its_ends() -> None:
+    both = r"x\text{ and }y"
+    assert write(both, "readable") == both and write(both, "unicode") == 'x" and "y'
+    assert '<m:t xml:space="preserve"> and </m:t>' in write(both, "omml")
+    assert write(both, "typst") == write(both, "asciimath") == 'x " and " y'
+    assert write(both, "speech") == "x and y"
+    assert write(r"\text{if } x \text{ then}", "readable") == r"\text{if }x\text{ then}"
+    assert write(r"n\text{th}y", "readable") == r"n\text{th}y"
+    assert write(r"\text{\ a  $x$}", "readable") == r"\text{ a x}"
+    assert normalize(both) == normalize(r"x\text{and}y")  # a label's tokens are what they were
+
+
+ALIGNED = r"\begin{aligned} a & = b \\ c & = d \end{aligned}"
+
+
+def test_lines_below_each_other_are_no_matrix() -> None:
+    assert write(ALIGNED.replace("& =", "&="), "readable") == ALIGNED
+    assert write(ALIGNED, "speech") == "line 1 a equals b; line 2 c equals d; end lines"
+    assert write(ALIGNED, "unicode") == "█(a&= b@c&= d)"
+    gathered = ALIGNED.replace("aligned", "gathered")
+    assert write(rf"\left\{{{gathered}\right.", "readable") == rf"\left\{{{gathered}\right."
+    with pytest.raises(Inexpressible, match=r"lines below each other .*\(at character 0\)"):
+        to_sympy(r"\begin{gathered} a \\ b \end{gathered}")
+    assert write(r"a \\ b", "unicode") == "█(a@b)"
+
+
+RULED = r"\begin{array}{c|c} a & b \end{array}"
+
+
+def test_a_line_between_columns_is_kept_or_named() -> None:
+    assert write(RULED, "readable") == RULED
+    assert write(rf"({RULED})", "readable") == rf"\left({RULED}\right)"
+    for target in ("typst", "asciimath", "unicode", "omml", "speech", "sympy"):
+        with pytest.raises(LatexError, match=r"a line between columns .*\(at character 1\)"):
+            write(rf"({RULED})", target)
+
+
+@pytest.mark.parametrize(
+    ("latex", "cells"),
+    [
+        (r"\begin{aligned} x &\leq1 \\ y &=0 \end{aligned}", ["x", "≤1", "y", "=0"]),
+        (r"\begin{gathered} x \\ y \end{gathered}", ["x", "y"]),
+        (r"\begin{dcases} x & y \\ z & 0 \end{dcases}", ["x", "y", "z", "0"]),
+        (r"\begin{subarray}{l} x \\\P \end{subarray}", ["x", "¶"]),
+    ],
+)
+def test_environments_that_the_library_does_not_know(latex: str, cells: list[str]) -> None:
+    root = ElementTree.fromstring(write(latex, "mathml"))
+    found = root.findall(".//{*}mtable/{*}mtr/{*}mtd")
+    assert ["".join(cell.itertext()) for cell in found] == cells
+
+
 def sample(symbol: str) -> str | None:
     """A formula with the symbol in it; None for what is no symbol of a formula."""
     if symbol in TWO_ARGUMENTS:
@@ -161,7 +243,9 @@ def test_typst_names_are_the_signs_they_stand_for() -> None:
     assert typst.compile("\n".join(lines).encode(), format="pdf")
 
 
-@pytest.mark.parametrize("latex", [*FORMULAS, r"\left. \frac{a}{b} \right|_{x=0}", r"\mathrm{Tr}A"])
+@pytest.mark.parametrize(
+    "latex", [*FORMULAS, r"\left. \frac{a}{b} \right|_{x=0}", r"\mathrm{Tr}A", r"a\text{ b}c"]
+)
 def test_readable_latex_is_the_same_formula(latex: str) -> None:
     assert read(write(latex, "readable")) == read(latex)
 
@@ -217,6 +301,7 @@ MEANT = {
         sympy.Matrix([[1, 2], [3, 4]])
     ),
     r"f ( x ) + x ( n + 1 )": sympy.Function("f")(x) + x * (n + 1),
+    r"x f ^ { - 1 }": x / sympy.Symbol("f"),  # a letter, where no brackets follow
     r"x _ { 1 2 }": sympy.Symbol("x_12"),
     r"\hat { x }": sympy.Symbol("xhat"),
 }
@@ -287,6 +372,7 @@ def test_numbers_that_nothing_holds_are_refused(latex: str) -> None:
         ("x =", "a term is missing"),
         ("x ! ! !", "more than two ! have no clear meaning"),
         (r"\gcd ( a , b )", r"\\gcd needs whole numbers"),
+        (r"1 + f ^ { - 1 } ( x )", r"f\^\{-1\} may be its inverse; .* \(at character 4\)"),
         ("( 1 + " * 99 + "x" + " ) ^ 2" * 99, "nested too deeply"),
     ],
 )

@@ -17,7 +17,7 @@ from gryphone.latex.normalize import rules_of
 from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
 from gryphone.scoring.metrics import score as score_samples
 from gryphone.tokens import SCHEMES
-from gryphone.writers import TARGETS, check_target, write
+from gryphone.writers import TARGETS, check_target, write, writing_to
 
 Convention = Annotated[
     str, typer.Option(help="How to spell: crohme, mathwriting, or none (tokens only).")
@@ -68,7 +68,8 @@ def convert(
                 raise DataError(f"line {number}: {error}; nothing was written") from error
         write_docx((line for _, line in lines), docx)
         return
-    _each_line(lambda line: {"tokens": write(line, to).splitlines(), "format": to}, as_json)
+    with writing_to(to) as written:
+        _each_line(lambda line: {"tokens": written(line).splitlines(), "format": to}, as_json)
 
 
 def tokenize(scheme: Scheme = "sat", as_json: AsJson = False) -> None:

@@ -19,6 +19,15 @@ _SPELT = {
     r"\P": "¶",
     r"\shortparallel": r"\parallel",
 }
+# Environments that it does not know, and those that look the same.
+_ENVIRONMENTS = {
+    "aligned": "split",
+    "gathered": "matrix",
+    "dcases": "cases",
+    "subarray": "array",
+}
+# A line's end is taken whole: `\\P` is one, and a letter.
+_COMMAND = re.compile(r"\\(?:begin|end)\s*\{\s*([A-Za-z]+)\s*\}|\\(?:\\|[A-Za-z]+)")
 
 
 def to_mathml(latex: str) -> str:
@@ -28,13 +37,19 @@ def to_mathml(latex: str) -> str:
     from latex2mathml.converter import convert
 
     try:
-        spelt = re.sub(r"\\[A-Za-z]+", lambda found: _SPELT.get(found[0], found[0]), latex)
-        markup = str(convert(spelt))
+        markup = str(convert(_COMMAND.sub(_spelt, latex)))
     except Exception as error:  # the library raises a dozen unrelated classes
         name = type(error).__name__
         raise LatexError(f"{latex!r} has no MathML ({name}: {error}); simplify it") from error
     _inspect(latex, markup)
     return markup
+
+
+def _spelt(found: re.Match[str]) -> str:
+    name = found[1]
+    if name in _ENVIRONMENTS:
+        return found[0].replace(name, _ENVIRONMENTS[name])
+    return _SPELT.get(found[0], found[0])
 
 
 def _inspect(latex: str, markup: str) -> None:

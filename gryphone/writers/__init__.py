@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gryphone.errors import ConfigError, LatexError
@@ -36,6 +37,19 @@ def check_target(name: str, also: tuple[str, ...] = ()) -> None:
     if name not in TARGETS and name not in also:
         known = ", ".join((*TARGETS, *also))
         raise ConfigError(f"format {name!r} is unknown; use one of {known}")
+
+
+@contextmanager
+def writing_to(target: str) -> Iterator[Callable[[str], str]]:
+    """`write` for many formulas, which share one process where SymPy writes them."""
+    check_target(target)
+    if TARGETS[target].quick:
+        yield lambda latex: write(latex, target)
+        return
+    from gryphone.writers.compute import Calculator
+
+    with Calculator() as calculator:
+        yield calculator.write
 
 
 def write(latex: str, target: str) -> str:

@@ -125,6 +125,7 @@ class AsciiMathWriter(Writer):
         return f"{{:{self.lines(node)}:}}"
 
     def lines(self, node: Matrix) -> str:
-        wide = max(map(len, node.cells))
-        rows = ([*map(self.row, cells), *[""] * (wide - len(cells))] for cells in node.cells)
+        table = self.cells(node)
+        wide = max(map(len, table))
+        rows = ([*map(self.row, cells), *[""] * (wide - len(cells))] for cells in table)
         return ",".join(f"({','.join(cells)})" for cells in rows)

@@ -11,7 +11,15 @@ from gryphone.latex.tree import (
     Scripts,
     Symbol,
 )
-from gryphone.writers.walk import BINARY, INTEGRALS, RELATIONS, Writer, is_operator, is_tall
+from gryphone.writers.walk import (
+    BINARY,
+    INTEGRALS,
+    RELATIONS,
+    Writer,
+    is_operator,
+    is_tall,
+    text_of,
+)
 
 _ENVIRONMENTS = {
     ("(", ")"): "pmatrix",
@@ -47,8 +55,6 @@ class LatexWriter(Writer):
                 text += f"{piece} "
             else:
                 last = at > 0 and isinstance(item, Symbol) and item.text == "d"
-                if isinstance(item, Command) and item.name == r"\text" and at + 1 < len(items):
-                    piece = piece[:-1] + " }"  # the space behind the words is the words'
                 piece = rf"\,{piece}" if integral and last and at + 1 < len(items) else piece
                 text = glued(text, piece)
         return text.strip() if not text.endswith("\\ ") else text
@@ -84,9 +90,9 @@ class LatexWriter(Writer):
         return text if single and re.fullmatch(r"\\[A-Za-z]+|[^\\'}]", text) else f"{{{text}}}"
 
     def command(self, node: Command) -> str:
+        if node.name == r"\text":
+            return r"\text{" + re.sub("[#$%&_{}]", r"\\\g<0>", text_of(node)) + "}"
         name, args = node.name, [self.row(arg) for arg in node.args]
-        if name == r"\text":
-            return r"\text{" + re.sub("[#$%&_{}]", r"\\\g<0>", args[0]) + "}"
         if name == r"\mathrm" and re.fullmatch("[A-Za-z]{2,}", args[0].replace(" ", "")):
             name = r"\operatorname"
         if node.option is not None:
@@ -96,25 +102,38 @@ class LatexWriter(Writer):
 
     def fence(self, node: Fence) -> str:
         body, ends = node.body, (node.left, node.right)
-        if len(body.items) == 1 and isinstance(body.items[0], Matrix) and ends in _ENVIRONMENTS:
-            return self.table(body.items[0], _ENVIRONMENTS[ends])
+        inner = body.items[0] if len(body.items) == 1 else None
+        if isinstance(inner, Matrix) and _is_plain(inner) and ends in _ENVIRONMENTS:
+            return self.table(inner, _ENVIRONMENTS[ends])
         if not is_tall(body) and "." not in ends:
             return glued(glued(node.left, self.row(body)), node.right)
         return glued(glued(rf"\left{node.left}", self.row(body)), rf"\right{node.right}")
 
     def matrix(self, node: Matrix) -> str:
-        return self.table(node, "array" if node.columns else "matrix")
+        return self.table(node, "array" if node.columns else node.name)
 
     def table(self, node: Matrix, name: str) -> str:
-        rows = r" \\ ".join(" & ".join(map(self.row, cells)) for cells in node.cells)
+        rows = r" \\ ".join(" & ".join(map(self.cell, cells)) for cells in node.cells)
         columns = f"{{{''.join(node.columns)}}}" if name == "array" else ""
         return rf"\begin{{{name}}}{columns} {rows} \end{{{name}}}"
+
+    def cell(self, row: Row) -> str:
+        """A relation at the front of a cell relates to what stands in the one before."""
+        first, rest = row.items[:1], Row(row.items[1:])
+        if rest.items and isinstance(first[0], Symbol) and first[0].text in RELATIONS:
+            return f"{self.node(first[0])} {self.row(rest)}"
+        return self.row(row)
 
 
 def glued(left: str, right: str) -> str:
     """Side by side; a space where a command's name or a script would seem to go on."""
     apart = re.search(r"\\[A-Za-z]+$|[_^][^{}\\]$", left) and right[:1].isalnum()
     return f"{left} {right}" if apart else left + right
+
+
+def _is_plain(node: Matrix) -> bool:
+    """Whether cells are all there is: no lines between columns, nothing aligned."""
+    return node.name == "matrix" and "|" not in node.columns
 
 
 def _base(node: Node) -> str:

@@ -151,7 +151,7 @@ class OmmlWriter(Writer):
 
     def matrix(self, node: Matrix) -> str:
         return tag(
-            "m", *(tag("mr", *(tag("e", self.row(c)) for c in cells)) for cells in node.cells)
+            "m", *(tag("mr", *(tag("e", self.row(c)) for c in cells)) for cells in self.cells(node))
         )
 
 

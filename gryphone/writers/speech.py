@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from gryphone.latex.tree import Command, Fence, Matrix, Row, Scripts, Symbol
+from gryphone.latex.tree import Command, Fence, Group, Matrix, Row, Scripts, Symbol
 from gryphone.writers.walk import BIG, NAMES, Writer
 
 _NAMES = {
@@ -128,6 +128,8 @@ _ACCENTS = {
     r"\underbrace": "with a brace below",
     r"\cancel": "crossed out",
 }
+# Beside one of these, or inside another, a fraction says where it ends.
+_DIVIDING = (Symbol("/"), Symbol(r"\div"), Symbol("!"))
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -136,6 +138,16 @@ class SpeechWriter(Writer):
 
     target = "speech"
     between = " "
+
+    def __init__(self) -> None:
+        self.ending = 0  # inside of how many parts in which a fraction says where it ends
+
+    def row(self, row: Row | None) -> str:
+        dividing = any(item in _DIVIDING for item in (row.items if row else ()))
+        self.ending += dividing
+        text = super().row(row)
+        self.ending -= dividing
+        return text
 
     def symbol(self, node: Symbol) -> str:
         if node.text in _NAMES:
@@ -155,8 +167,16 @@ class SpeechWriter(Writer):
         items = row.items if row else ()
         return self.row(row), len(items) == 1 and isinstance(items[0], Symbol)
 
+    def grouped(self, row: Row) -> str:
+        """What a part says, with an end where it is longer than one symbol."""
+        text, short = self.argument(row)
+        return text if short else f"group {text} end group"
+
     def scripts(self, node: Scripts) -> str:
+        open_ended = isinstance(node.base, Command | Group)  # a fence says its end itself
+        self.ending += open_ended
         base = "" if node.base is None else self.node(node.base)
+        self.ending -= open_ended
         if isinstance(node.base, Symbol) and (node.base.text in BIG or base.startswith("the ")):
             return f"{base} {self.over(node)} of"
         if isinstance(node.base, Scripts):
@@ -181,51 +201,74 @@ class SpeechWriter(Writer):
 
     def command(self, node: Command) -> str:
         name, first, last = node.name, node.args[0], node.args[-1]
+        if name == r"\frac":
+            return self.fraction(first, last)
         (one, short), (two, brief) = self.argument(first), self.argument(last)
         match name:
-            case r"\frac":
-                if short and brief:
-                    return f"{one} over {two}"
-                return f"the fraction {one} over {two} end fraction"
             case r"\binom":
-                return f"{one} choose {two}" + ("" if short and brief else " end choose")
+                return f"{self.grouped(first)} choose {two}" + ("" if brief else " end choose")
             case r"\sqrt":
                 index = self.row(node.option) if node.option else "2"
                 which = {"2": "square", "3": "cube"}.get(index, f"{index}-th")
                 return f"the {which} root of {one}" + ("" if short else " end root")
             case r"\text" | r"\mathrm" | r"\mathsf" | r"\mathtt":
                 plain = all(isinstance(item, Symbol) for item in first.items)
-                return "".join(getattr(item, "text", "") for item in first.items) if plain else one
+                word = "".join(getattr(item, "text", "") for item in first.items) if plain else one
+                return word.strip()
             case r"\overset" | r"\underset":
-                return f"{two} with {one} {'above' if 'over' in name else 'below'}"
+                place = "above" if name == r"\overset" else "below"
+                return f"{self.grouped(last)} with {one} {place}"
             case r"\underline":
-                return f"{one} underlined"
+                return f"{self.grouped(first)} underlined"
             case r"\boxed":
                 return f"box {one} end box"
         if name in _STYLES:
-            return f"{_STYLES[name]} {one}"
+            return f"{_STYLES[name]} {self.grouped(first)}"
         if name in _ACCENTS or name in (r"\hat", r"\bar", r"\dot", r"\tilde", r"\check", r"\breve"):
-            word = _ACCENTS.get(name, name[1:])
-            return f"{one} {word}" if short else f"group {one} end group {word}"
+            return f"{self.grouped(first)} {_ACCENTS.get(name, name[1:])}"
         raise self.cannot(name, node)
+
+    def fraction(self, above: Row, below: Row) -> str:
+        (one, short), (two, brief) = map(self.divided, (above, below))
+        if short and brief and not self.ending:
+            return f"{one} over {two}"
+        return f"the fraction {one} over {two} end fraction"
+
+    def divided(self, part: Row) -> tuple[str, bool]:
+        """Part of a fraction, in which `over` is said of the fraction alone."""
+        items = (Symbol(r"\div") if item == Symbol("/") else item for item in part.items)
+        self.ending += 1
+        said = self.argument(Row(tuple(items)))
+        self.ending -= 1
+        return said
 
     def fence(self, node: Fence) -> str:
         body = node.body.items
         ends = (node.left, node.right)
-        if len(body) == 1 and isinstance(body[0], Matrix) and ends != ("|", "|"):
-            return "cases " + self.lines(body[0]) if "." in ends else self.matrix(body[0])
+        inner = body[0] if len(body) == 1 else None
+        if isinstance(inner, Matrix) and inner.name == "matrix" and ends != ("|", "|"):
+            return "cases " + self.lines(inner) if "." in ends else self.matrix(inner)
         left, right = _FENCES.get(ends, ends)
         if ends not in _FENCES:
             left, right = ("" if end == "." else self.symbol(Symbol(end, node.at)) for end in ends)
         return " ".join(filter(None, (left, self.row(node.body), right)))
 
     def matrix(self, node: Matrix) -> str:
+        if node.name != "matrix":
+            return self.aligned(node)
         size = [len(node.cells), max(map(len, node.cells))]
         tall, wide = (_NUMBERS[n] if n < len(_NUMBERS) else str(n) for n in size)
         return f"the {tall} by {wide} matrix {self.lines(node)}"
 
     def lines(self, node: Matrix) -> str:
         rows = (
-            f"row {at} {', '.join(map(self.row, cells))}" for at, cells in enumerate(node.cells, 1)
+            f"row {at} {', '.join(map(self.row, cells))}"
+            for at, cells in enumerate(self.cells(node), 1)
         )
         return "; ".join(rows) + "; end matrix"
+
+    def aligned(self, node: Matrix) -> str:
+        """Formulas below each other; what stands where is nothing that they say."""
+        lines = (" ".join(filter(None, map(self.row, cells))) for cells in node.cells)
+        said = (f"line {at} {line}" for at, line in enumerate(lines, 1))
+        return "; ".join(said) + "; end lines"

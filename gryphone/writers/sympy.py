@@ -301,6 +301,9 @@ class _Reader:
             value = self.atom(base, node.sub)
         if sup is None or primes:
             return value
+        applied = getattr(value, "is_Function", False) and text in _APPLIED
+        if applied and sup == Row((Symbol("-"), Symbol("1"))):
+            raise _error(f"{text}^{{-1}} may be its inverse; write 1/{text} as a fraction", node)
         if sup == Row((Symbol(r"\circ"),)):
             return self.joined("Mul", [value, self.ratio(self.sympy.pi, self.sympy.Integer(180))])
         if sup == Row((Symbol("T"),)) and getattr(value, "is_Matrix", False):
@@ -321,6 +324,10 @@ class _Reader:
             case Fence():
                 return self.fence(node)
             case Matrix():
+                if node.name != "matrix":
+                    raise _error("lines below each other are many; give one by itself", node)
+                if "|" in node.columns:
+                    raise _error("a line between columns has no meaning", node)
                 if len({len(cells) for cells in node.cells}) > 1:
                     raise _error("the rows of a matrix differ in length", node)
                 rows = [[self.row(cell) for cell in cells] for cells in node.cells]

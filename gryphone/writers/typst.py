@@ -2,7 +2,7 @@
 
 from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol, words
 from gryphone.latex.variants import FUNCTIONS
-from gryphone.writers.walk import CLOSING, OPENING, Writer, table
+from gryphone.writers.walk import CLOSING, OPENING, Writer, table, text_of
 
 # Each sign and its name in Typst.
 NAMES = {
@@ -104,11 +104,11 @@ class TypstWriter(Writer):
                     else self.call("sqrt", first)
                 )
             case r"\text":
-                return quoted(_text(node), always=True)
+                return quoted(text_of(node), always=True)
             case r"\mathrm" if len(first.items) > 1 and all(
                 isinstance(i, Symbol) for i in first.items
             ):
-                return f'op("{_text(node)}")'
+                return f'op("{text_of(node)}")'
             case r"\overset":
                 return f"{self.call('limits', last)}^({self.row(first)})"
             case r"\underset":
@@ -144,17 +144,13 @@ class TypstWriter(Writer):
 
     def table(self, node: Matrix, start: str, cell: str = ", ", line: str = "; ") -> str:
         self.calls += 1
-        rows = line.join(cell.join(map(self.row, cells)) for cells in node.cells)
+        rows = line.join(cell.join(map(self.row, cells)) for cells in self.cells(node))
         self.calls -= 1
         return f"{start}{rows})"
 
 
 def _is_bracket(node: Node | None) -> bool:
     return isinstance(node, Fence) and node.left in "([" and node.right in ")]"
-
-
-def _text(node: Command) -> str:
-    return "".join(item.text for item in node.args[0].items if isinstance(item, Symbol))
 
 
 def quoted(text: str, always: bool = False) -> str:

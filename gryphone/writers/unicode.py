@@ -3,7 +3,7 @@
 import unicodedata
 
 from gryphone.latex.tree import Command, Fence, Matrix, Node, Row, Scripts, Symbol
-from gryphone.writers.walk import BINARY, NAMES, RELATIONS, Writer, table
+from gryphone.writers.walk import BINARY, NAMES, RELATIONS, Writer, table, text_of
 
 STYLES = table(
     r"""\mathbb DOUBLE-STRUCK  \mathcal SCRIPT  \mathscr SCRIPT  \mathfrak FRAKTUR  \mathbf BOLD
@@ -60,8 +60,6 @@ class UnicodeWriter(Writer):
 
     def symbol(self, node: Symbol) -> str:
         text = node.text
-        if text == r"\\":
-            return "\n"
         if text in NAMES:
             return f" {text[1:]} " if text == r"\mod" else f"{text[1:]} "
         found = self.sign(node)
@@ -70,6 +68,16 @@ class UnicodeWriter(Writer):
         return f"\\{found}" if found in "/_^&@" else found
 
     def row(self, row: Row | None) -> str:
+        lines: list[list[Node]] = [[]]
+        for item in row.items if row else ():
+            if item == Symbol(r"\\"):
+                lines.append([])
+            else:
+                lines[-1].append(item)
+        texts = [self.line(Row(tuple(line))) for line in lines]
+        return f"█({'@'.join(texts)})" if len(lines) > 1 else texts[0]
+
+    def line(self, row: Row) -> str:
         return super().row(row).replace("  ", " ").strip(" ")
 
     def group(self, body: Row) -> str:
@@ -113,7 +121,7 @@ class UnicodeWriter(Writer):
                 index = f"{self.row(node.option)}&" if node.option else ""
                 return f"√({index}{self.row(first)})" if index else f"√{self.argument(first)}"
             case r"\text":
-                return f'"{self.row(first)}"'
+                return f'"{text_of(node)}"'
             case r"\mathrm":
                 return f"{self.row(first)} " if len(first.items) > 1 else self.row(first)
             case r"\overset":
@@ -146,4 +154,5 @@ class UnicodeWriter(Writer):
         return f"{ends[0]}{self.row(node.body)}{ends[1]}"
 
     def matrix(self, node: Matrix) -> str:
-        return f"■({'@'.join('&'.join(map(self.row, cells)) for cells in node.cells)})"
+        mark = "■" if node.name == "matrix" else "█"  # lines that are aligned, where & stands
+        return f"{mark}({'@'.join('&'.join(map(self.row, cells)) for cells in self.cells(node))})"

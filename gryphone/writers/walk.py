@@ -67,6 +67,7 @@ _MATRICES = {
     "dcases": (r"\{", "."),
 }
 _TABLES = words("matrix smallmatrix array aligned split gathered subarray")
+_LINES = {"aligned": "aligned", "split": "aligned", "gathered": "gathered"}  # which no matrix is
 # One name for each look, commands that change nothing, and such that nobody sees.
 _COMMANDS = {
     **dict.fromkeys(FRACTIONS, r"\frac"),
@@ -134,10 +135,31 @@ def read(source: Source) -> Row:
     names = {**rules.rename, **_SAME, "'": "'"}  # a prime is the parser's
     tokens = [
         Token(names.get(token.text, token.text), token.position)
-        for token in unified(positioned(source))
+        for token in _spaced(unified(positioned(source)))
         if token.text not in dropped
     ]
     return _row(parse(tokens))
+
+
+def _spaced(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, and the spaces just inside a text's braces: the tree has no place of a brace."""
+    out: list[Token] = []
+    braces: list[bool] = []  # those that are open, and whether they are a text's
+    for at, token in enumerate(tokens):
+        last = tokens[at - 1] if at else None
+        bound = braces and braces[-1] and (token.text == "}" or (last and last.text == "{"))
+        if last and bound and token.position > last.position + len(last.text):
+            out.append(Token(r"\space", last.position + len(last.text)))
+        if token.text == "{":
+            braces.append(last is not None and _is_text(last.text))
+        elif token.text == "}" and braces:
+            braces.pop()
+        out.append(token)
+    return out
+
+
+def _is_text(name: str) -> bool:
+    return _COMMANDS.get(name, name) == r"\text"
 
 
 def _row(row: Row) -> Row:
@@ -197,13 +219,16 @@ def _words(row: Row) -> str:
             raise Inexpressible("there is a formula inside a text; take it out", at)
         gap = end is not None and item.at is not None and item.at > end
         text += " " * gap + (sign(item.text) or item.text)
-        end = None if item.at is None else item.at + len(item.text)
+        # Behind a space no other is seen.
+        bare = item.at is None or item.text == r"\space"
+        end = None if bare else (item.at or 0) + len(item.text)
     return text
 
 
 def _matrix(node: Matrix) -> Node:
     cells = tuple(tuple(map(_row, row)) for row in node.cells)
-    inner = Matrix("matrix", cells, tuple(c for c in node.columns if c in "lcr"), node.at)
+    name = _LINES.get(node.name.rstrip("*"), "matrix")
+    inner = Matrix(name, cells, tuple(c for c in node.columns if c in "lcr|"), node.at)
     if node.name in _MATRICES:
         left, right = _MATRICES[node.name]
         return Fence(left, Row((inner,)), right, node.at)
@@ -300,6 +325,11 @@ def is_operator(node: Node) -> bool:
     return isinstance(node, Symbol) and node.text in _BETWEEN
 
 
+def text_of(node: Command) -> str:
+    """The words of a text, with the spaces around them, or a name's letters."""
+    return "".join(item.text for item in node.args[0].items if isinstance(item, Symbol))
+
+
 def is_tall(node: Node | None) -> bool:
     """Whether brackets around it should grow."""
     match node:
@@ -377,3 +407,9 @@ class Writer:
 
     def matrix(self, node: Matrix) -> str:
         raise NotImplementedError
+
+    def cells(self, node: Matrix) -> tuple[tuple[Row, ...], ...]:
+        """The rows of a table, or the error that a line between its columns is lost."""
+        if "|" in node.columns:
+            raise self.cannot("a line between columns", node)
+        return node.cells
