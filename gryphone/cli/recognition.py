@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gryphone.errors import ConfigError, DataError, GryphoneError, writing
-from gryphone.writers import TARGETS, check_target
+from gryphone.writers import TARGETS, check_target, writing_to
 
 if TYPE_CHECKING:
     from gryphone.recognition.batch import BatchReport
@@ -140,7 +140,8 @@ def recognize(
             check_writable(out)
         result = load_weights(weights, device).recognize(str(names[0]), ask=ask)
         result = replace(result, name=str(names[0]))
-        emit(_shown(result, format_ or "latex"), out)
+        with _showing(format_ or "latex") as shown:
+            emit(shown(result), out)
         _warn(result)
 
 
@@ -160,9 +161,9 @@ def _pages(
     if out is not None:
         check_writable(out)
     recognizer = load_weights(weights, device)
-    shown: list[str] = []
+    printed: list[str] = []
     wrong = 0
-    with _stoppable(len(names), "give the rest again") as count:
+    with _stoppable(len(names), "give the rest again") as count, _showing(format_) as shown:
         for done, path in enumerate(names, 1):
             try:
                 found = replace(recognizer.recognize_page(str(path), ask=ask), name=str(path))
@@ -171,32 +172,34 @@ def _pages(
                 typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
                 continue
             name = f"{_on_one_line(str(path))}\t" if len(names) > 1 and format_ != "json" else ""
-            texts, refused = _page_lines(found, format_)
+            texts, refused = _page_lines(found, format_, shown)
             wrong += len(refused)
             for text in texts:
-                shown.append(name + text)
+                printed.append(name + text)
                 if out is None:
-                    typer.echo(shown[-1])
+                    typer.echo(printed[-1])
             for note in (*refused, *found.notes):
                 typer.echo(f"gryphone: {_on_one_line(str(path))}: {note}", err=True)
             count(done)
     if out is not None:
-        emit("\n".join(shown), out)
+        emit("\n".join(printed), out)
     if wrong:
         raise typer.Exit(2)
 
 
-def _page_lines(page: "PageResult", format_: str) -> tuple[list[str], list[str]]:
+def _page_lines(
+    page: "PageResult", format_: str, shown: "Callable[[Result], str]"
+) -> tuple[list[str], list[str]]:
     """What is printed of a page, and which of its lines the format has no words for."""
     if format_ in ("json", "latex"):
         return [_json(page.to_dict()) if format_ == "json" else page.latex], []
-    shown, refused = [], []
+    texts, refused = [], []
     for number, formula in enumerate(page.formulas, 1):
         try:
-            shown.append(_shown(formula.result, format_))
+            texts.append(shown(formula.result))
         except GryphoneError as error:
             refused.append(f"line {number}: {error}")
-    return shown, refused
+    return texts, refused
 
 
 def _inputs(files: list[str], out: Path | None) -> list[Path]:
@@ -268,12 +271,18 @@ def load_weights(
     return load(weights, device, backend=backend)
 
 
-def _shown(result: "Result", format_: str) -> str:
+@contextmanager
+def _showing(format_: str) -> "Iterator[Callable[[Result], str]]":
+    """How results are printed; many of them share the process that SymPy needs."""
     if format_ == "json":
-        return _json(result.to_full_dict())
-    if format_ == "text":
-        return result.to_text()
-    return _latex(result) if format_ == "latex" else result.to(format_)
+        yield lambda result: _json(result.to_full_dict())
+    elif format_ == "text":
+        yield lambda result: result.to_text()
+    elif format_ == "latex":
+        yield _latex
+    else:
+        with writing_to(format_) as written:
+            yield lambda result: written(result.latex)
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -403,10 +412,11 @@ def _to_stdout(
     wrong = 0
     with _stoppable(len(names), "use --out to go on after a stop") as count, ExitStack() as stack:
         recognizer = load_weights(weights, device)
+        shown = stack.enter_context(_showing(format_))
         answers = stack.enter_context(closing(recognize_files(recognizer, names, ask, workers)))
         for done, (path, answer) in enumerate(answers, 1):
             try:
-                _print_answer(path, answer, format_)
+                _print_answer(path, answer, format_, shown)
             except GryphoneError as error:
                 wrong += 1
                 typer.echo(f"gryphone: {_on_one_line(str(error))}", err=True)
@@ -415,16 +425,18 @@ def _to_stdout(
         raise typer.Exit(2)
 
 
-def _print_answer(path: Path, answer: "Result | str", format_: str) -> None:
+def _print_answer(
+    path: Path, answer: "Result | str", format_: str, shown: "Callable[[Result], str]"
+) -> None:
     """One of several answers, with its file's name on every line."""
     if isinstance(answer, str):
         raise DataError(answer)
     result = replace(answer, name=str(path))
-    shown = _shown(result, format_)
+    text = shown(result)
     if format_ != "json":  # which has the name inside
         name = _on_one_line(str(path))
-        shown = "\n".join(f"{name}\t{line}" for line in shown.splitlines())
-    typer.echo(shown)
+        text = "\n".join(f"{name}\t{line}" for line in text.splitlines())
+    typer.echo(text)
     _warn(result)
 
 
