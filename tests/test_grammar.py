@@ -58,6 +58,11 @@ GOOD = [
 ]
 BAD = [
     "{ }",
+    "- { 1 } { 2 }",  # a fraction whose bar was taken for a minus
+    "x { 1 }",
+    "{ x } 1",
+    "{ { x } } ^ { 2 }",
+    r"\begin{matrix} a \\ { 2 } \end{matrix}",
     "x ^ { 1 } ^ { 2 }",
     "x _ { 1 } ^ { 2 } _ { 3 }",
     "_ { 1 } _ { 2 }",

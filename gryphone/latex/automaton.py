@@ -44,7 +44,8 @@ class Frame(NamedTuple):
 
     kind: "" (the formula), "{", "[" (a root's index), "columns", "text" or a matrix's name.
     want: what must follow: "2" or "1" braced arguments, "root" (an index or an argument),
-    "script", "columns" or "text" (their brace), "item" (no end, no group), "row" (no `[`).
+    "script", "columns" or "text" (their brace), "item" (no end, no group), "row" (no `[`), "base"
+    (scripts).
     scripts: 1 when the last atom has a subscript, 2 a superscript, 3 both.
     bare: a `]` here would close a root's index.
     """
@@ -85,7 +86,7 @@ def step(top: Frame, action: str) -> tuple[Frame, ...] | None:
         return mark if mark is not None else step(top, f"symbol {action[-1]}")
     if action == "{":
         # These macros strip the braces of a group, and scripts inside and behind it would meet.
-        return None if literal or want == "item" else _open(top)
+        return None if literal or want in ("item", "base") else _open(top)
     if action == "}":
         return () if kind in ("{", "columns", "text") and not want else None
     if action == "[":
@@ -94,6 +95,8 @@ def step(top: Frame, action: str) -> tuple[Frame, ...] | None:
         return (Frame(kind, "1", 0, bare), Frame("[", bare=True)) if opens else None
     if action == "]":
         return () if kind == "[" and not want else None
+    if action in ("^", "_") and want == "base":
+        want = ""
     if want not in ("", "item", "row") or (literal and action not in ("column", "letter", "empty")):
         return None
     if action in ("^", "_"):
@@ -105,7 +108,10 @@ def step(top: Frame, action: str) -> tuple[Frame, ...] | None:
 def _open(top: Frame) -> tuple[Frame, ...]:
     """The brace that the frame waits for, or a group."""
     inside = {"columns": Frame("columns", "item"), "text": Frame("text")}
-    want = "1" if top.want == "2" else ""
+    # A group that is no argument is there for its scripts, or to hold an index's brackets: what is
+    # misread for a fraction's or root's sign leaves others.
+    group = top.want in ("", "row") and top.kind != "["
+    want = "1" if top.want == "2" else "base" * group
     scripts = top.scripts if top.want == "script" else 0
     return (Frame(top.kind, want, scripts, top.bare), inside.get(top.want, Frame("{")))
 
@@ -174,7 +180,7 @@ def accepting(state: State) -> bool:
     return state[0] and len(state[1]) == 1 and not state[1][0].want
 
 
-_WEIGHTS = {"": 0, "row": 0, "item": 1, "columns": 4, "2": 6}
+_WEIGHTS = {"": 0, "row": 0, "item": 1, "base": 4, "columns": 4, "2": 6}
 
 
 def weight(frames: tuple[Frame, ...]) -> int:
