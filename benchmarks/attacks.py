@@ -44,6 +44,13 @@ SCRIBBLES = [
 ]
 TWO = [[[0.0, 0.0], [1.0, 1.0]]]
 ATTRIBUTES = " ".join(f'a{n}="1"' for n in range(800_000))
+# Each of them refers to one that has as many children, and its format as many channels.
+CONTEXTS = (
+    f'<ink><traceFormat/><context id="s">{"<c/>" * 20_000}<traceFormat><channel name="X"/>'
+    f'<channel name="Y"/>{"<channel/>" * 20_000}</traceFormat></context>'
+    + "".join(f'<context id="k{n}" contextRef="#s"/>' for n in range(20_000))
+    + '<trace contextRef="#k1">0 0, 9 9</trace></ink>'
+)
 ATTACKS: dict[str, list[Body]] = {
     "two JPEGs of 1,206 scans": 2 * [scans(1200)],
     "2,000 dots, eight times": 8 * [strokes(DOTS)],
@@ -56,6 +63,7 @@ ATTACKS: dict[str, list[Body]] = {
     "800,000 XML attributes": [
         upload("a.inkml", f"<ink {ATTRIBUTES}><trace>0 0, 1 1</trace></ink>".encode())
     ],
+    "20,000 contexts of one trace format": [upload("a.inkml", CONTEXTS.encode())],
     "3 million XML elements": [upload("a.inkml", b"<ink>" + b"<a/>" * 3_000_000 + b"</ink>")],
 }
 

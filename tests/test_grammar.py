@@ -189,6 +189,13 @@ def test_every_broken_argmax_becomes_valid(scheme: str, label: str) -> None:
     assert is_valid(grammar.tokenizer.decode(best))
 
 
+@pytest.mark.parametrize("scheme", ["sat", "raw"])
+def test_a_group_that_scripts_come_behind_is_found(scheme: str) -> None:
+    tokenizer = {"sat": SAT, "raw": RAW}[scheme]
+    broken = certain(tokenizer, "{ x } ^ { 2 } }", 12)
+    assert tokenizer.decode(GRAMMARS[scheme].best(broken)) == ["{", "x", "}", "^", "{", "2", "}"]
+
+
 def test_the_cheapest_of_two_repairs_wins() -> None:
     """`x ^ { 2 y` is closed behind the 2 or never opened: the probabilities decide."""
     symbols, modifiers = SAT.vocabularies

@@ -5,7 +5,6 @@ and boolean values and intermittent channels follow the recommendation's trace g
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 from xml.etree.ElementTree import Element, ParseError, SubElement, indent, tostring
@@ -60,8 +59,7 @@ def read_inkml(
 
 
 def _ink(root: Element, name: str, limits: Limits) -> Ink:
-    layouts = _layouts(root, name)
-    contexts = _contexts(root)
+    usual, others = _layouts(root, name)
     elements = [e for e in root.iter() if _local(e) == "trace" and e.get("type") != "penUp"]
     if len(elements) > limits.strokes:
         raise InkError(f"{name}: {len(elements)} traces; the limit is {limits.strokes}")
@@ -70,7 +68,7 @@ def _ink(root: Element, name: str, limits: Limits) -> Ink:
     total = 0
     for number, element in enumerate(elements):
         identity = _id(element) or str(number)
-        columns, signs = layouts.get(contexts.get(element, ""), layouts[""])
+        columns, signs = others.get(element, usual)
         points = _trace(element.text or "", columns, f"{name}: trace {number} (id {identity!r})")
         total += len(points)
         check_points(total, name, limits)
@@ -127,29 +125,41 @@ def _id(element: Element) -> str | None:
     return element.get("id") or element.get(XML_ID)
 
 
-def _layouts(root: Element, name: str) -> dict[str, Layout]:
-    """How points are written in each context, by its id, and ("") where none is named."""
-    every = {identity: e for e in root.iter() if (identity := _id(e))}
+def _layouts(root: Element, name: str) -> tuple[Layout, dict[Element, Layout]]:
+    """How points are written, and in which traces otherwise, by the formats of their contexts."""
     formats = [e for e in root.iter() if _local(e) == "traceFormat"]
-    found = {"": _layout(formats[0] if formats else None, name)}
-    if len(formats) > 1:
-        for identity, element in every.items():
-            if _local(element) == "context" and (own := _format_of(element, every)) is not None:
-                found[identity] = _layout(own, name)
-    return found
+    usual = _layout(formats[0] if formats else None, name)
+    if len(formats) < 2:  # nearly every file
+        return usual, {}
+    forms = _forms(root)
+    layouts = {form: _layout(form, name) for form in dict.fromkeys(forms.values())}
+    named = _contexts(root).items()
+    return usual, {e: layouts[forms[context]] for e, context in named if context in forms}
 
 
-def _format_of(element: Element, every: Mapping[str, Element], deep: int = 4) -> Element | None:
-    """The trace format that a context has or refers to, by itself or by its source of ink."""
-    own = next((e for e in element if _local(e) == "traceFormat"), None)
-    if own is not None or not deep:
-        return own
-    for key in ("traceFormatRef", "inkSourceRef", "contextRef"):
-        named = every.get(element.get(key, "").lstrip("#"))
-        if named is not None:
-            return named if _local(named) == "traceFormat" else _format_of(named, every, deep - 1)
-    source = next((e for e in element if _local(e) == "inkSource"), None)
-    return None if source is None else _format_of(source, every, deep - 1)
+def _forms(root: Element) -> dict[str, Element]:
+    """The trace format of each context that has one, by the context's id."""
+    every = {identity: e for e in root.iter() if (identity := _id(e))}
+    first: dict[tuple[Element, str], Element] = {}  # of its kind inside of an element
+    for parent in root.iter():
+        for child in parent:
+            first.setdefault((parent, _local(child)), child)
+
+    def form_of(element: Element, deep: int = 4) -> Element | None:
+        """What it has or refers to, by itself or by its source of ink."""
+        if (own := first.get((element, "traceFormat"))) is not None or not deep:
+            return own
+        names = (element.get(key, "") for key in ("traceFormatRef", "inkSourceRef", "contextRef"))
+        named = next((e for n in names if (e := every.get(n.lstrip("#"))) is not None), None)
+        if named is None:
+            named = first.get((element, "inkSource"))
+        if named is None or _local(named) == "traceFormat":
+            return named
+        return form_of(named, deep - 1)
+
+    contexts = {identity: e for identity, e in every.items() if _local(e) == "context"}
+    found = {identity: form_of(e) for identity, e in contexts.items()}
+    return {identity: form for identity, form in found.items() if form is not None}
 
 
 def _contexts(root: Element) -> dict[Element, str]:

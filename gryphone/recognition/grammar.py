@@ -159,7 +159,8 @@ class Grammar:
                     effect = apply(False, (top,), (*openers, action, *closers))
                     if effect is not None:
                         found.setdefault(effect, []).append(row)
-                        if action in _CLOSING or action.startswith("end "):
+                        led = action in _CLOSING or action.startswith("end ")
+                        if led or top.want == "base":  # which only scripts come behind
                             closing[effect] = None
         rows = [np.array(rows, dtype=np.int64) for rows in found.values()]
         starts = np.cumsum([0, *(len(r) for r in rows)])[:-1]
