@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -268,27 +268,26 @@ class RawTokenizer(Tokenizer):
 SCHEMES: Mapping[str, type[Tokenizer]] = {"sat": SatTokenizer, "raw": RawTokenizer}
 
 
-def build_tokenizer(
-    scheme: Literal["sat", "raw"] | str, labels: Iterable[Sequence[str]], min_count: int = 1
-) -> Tokenizer:
+def build_tokenizer(scheme: str, labels: Iterable[Sequence[str]]) -> Tokenizer:
     """A tokenizer whose vocabularies hold what these labels (lists of tokens) need."""
-    kind = _scheme(scheme)
+    kind = scheme_of(scheme)
     empty = kind(
         (_BARE,) if kind is RawTokenizer else (_BARE.grow({EMPTY: 1}), _BARE.grow({"": 1}))
     )
-    return empty.grow(labels, min_count)
+    return empty.grow(labels)
 
 
 def tokenizer_from_dict(data: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer that `to_dict` described."""
-    kind = _scheme(str(data.get("scheme")))
+    kind = scheme_of(str(data.get("scheme")))
     missing = [stream for stream in kind.streams if stream not in data]
     if missing:
         raise TokenError(f"tokenizer without its {missing[0]!r} vocabulary; save it again")
     return kind(tuple(Vocabulary(tuple(data[stream])) for stream in kind.streams))
 
 
-def _scheme(name: str) -> type[Tokenizer]:
+def scheme_of(name: str) -> type[Tokenizer]:
+    """The way to take labels apart that a name stands for."""
     if name not in SCHEMES:
         raise TokenError(f"unknown scheme {name!r}; choose one of {', '.join(SCHEMES)}")
     return SCHEMES[name]

@@ -33,6 +33,15 @@ def test_lg_equals_its_latex() -> None:
     assert read_lg(LG) == graph_of_latex(r"$\frac{x^2}{y},$")
 
 
+def paths_of(graph: Graph) -> dict[str, str]:
+    """Each symbol's label by its path of relations from the first symbol."""
+    paths: list[str] = []
+    for place in graph.places:
+        above = paths[place.parent] + "/" if place.parent >= 0 else ""
+        paths.append(f"{above}{place.relation}")
+    return dict(zip(paths, (place.label for place in graph.places), strict=True))
+
+
 @pytest.mark.parametrize(
     ("source", "paths"),
     [
@@ -49,15 +58,15 @@ def test_lg_equals_its_latex() -> None:
     ],
 )
 def test_paths(source: str, paths: dict[str, str]) -> None:
-    assert graph_of_latex(source).paths() == paths
+    assert paths_of(graph_of_latex(source)) == paths
 
 
 def test_matrix_cells_are_told_apart() -> None:
     one = graph_of_latex(r"\begin{matrix}a&b\\c\end{matrix}x")
     other = graph_of_latex(r"\begin{matrix}a\\b&c\end{matrix}x")
     assert one != other
-    assert one.paths()["/Right"] == "x"
-    assert graph_of_latex(r"\begin{matrix}&\\\end{matrix}").paths()["/Inside"] == "&"
+    assert paths_of(one)["/Right"] == "x"
+    assert paths_of(graph_of_latex(r"\begin{matrix}&\\\end{matrix}"))["/Inside"] == "&"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +131,6 @@ def test_long_rows_do_not_recurse() -> None:
     graph = graph_of_latex("x" * 1500)
     assert len(graph.places) == 1500
     assert graph.folded() == graph
-    assert Graph(()).paths() == {}
 
 
 def _texts(name: str, suffix: str) -> dict[str, str]:
@@ -159,5 +167,5 @@ def test_graphs_do_not_tell_spellings_apart() -> None:
     matrix = r"\begin{matrix}a\\b\end{matrix}"
     fenced = matrix.replace("matrix", "bmatrix") + "^2"
     assert graph_of_latex(fenced) == graph_of_latex(f"[{matrix}]^2")
-    arrow = graph_of_latex(r"\xrightarrow[b]{a}c").paths()
+    arrow = paths_of(graph_of_latex(r"\xrightarrow[b]{a}c"))
     assert arrow == {"": r"\xrightarrow", "/Below": "b", "/Above": "a", "/Right": "c"}

@@ -33,7 +33,6 @@ from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.style import REAL, Style
 from gryphone.synth.symbols import Fit, drawn_classes, fit_of, glyph_class, words
 from gryphone.synth.texlayout import (
-    Report,
     class_boxes,
     limit_starts,
     matched_brackets,
@@ -235,10 +234,10 @@ def test_typeset_ties_ink_to_tokens() -> None:
     label = words(r"\frac { x ^ { 2 } } { \sqrt { y } } = \sin z")
     pairs = sat_split(label)
     names = ("-", "x", "2", "\\sqrt", "y", "=", "\\sin", "z")
-    boxes = class_boxes(names, Report())
-    report = Report()
-    (layout,) = typeset([pairs], boxes, report)
-    assert report.kept == 1 and not report.dropped
+    boxes = class_boxes(names, Counter())
+    dropped: Counter[str] = Counter()
+    (layout,) = typeset([pairs], boxes, dropped)
+    assert not dropped
     slots = {s.position: s for s in layout.slots}
     assert [slots[i].glyph for i in range(8)] == list(names)
     bar, x, two, root, y = (slots[i] for i in range(5))
@@ -251,11 +250,11 @@ def test_typeset_ties_ink_to_tokens() -> None:
 
 @needs_tex
 def test_what_tex_refuses_is_counted() -> None:
-    report = Report()
+    dropped: Counter[str] = Counter()
     bad = [("a", ""), ("b", "^{}"), ("c", "^{}")]
     good = [("a", "")]
-    assert len(list(typeset([bad, good], {"a": BOX, "b": BOX, "c": BOX}, report))) == 1
-    assert report.dropped == {"TeX refused it": 1}
+    assert len(list(typeset([bad, good], {"a": BOX, "b": BOX, "c": BOX}, dropped))) == 1
+    assert dropped == {"TeX refused it": 1}
 
 
 def test_broken_dvi_is_refused() -> None:

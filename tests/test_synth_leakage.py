@@ -82,7 +82,7 @@ def test_a_protected_stroke_stops_the_build(tmp_path: Path) -> None:
     points = ", ".join(f"{x:.3f} {y:.3f}" for x, y in curl(5).tolist())
     (tmp_path / "one.inkml").write_text(f'<ink><trace id="0">{points}</trace></ink>')
     assert protected_names([tmp_path]) == {"one"}
-    assert check_bank(ink_bank(1, 2), [tmp_path]) == 1
+    check_bank(ink_bank(1, 2), [tmp_path])
     with pytest.raises(DataError, match="1 of its strokes"):
         check_bank(ink_bank(1, 5), [tmp_path])
 

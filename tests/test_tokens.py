@@ -144,7 +144,7 @@ def test_unseen_modifier_is_named() -> None:
 
 
 def test_rare_tokens_can_be_left_out() -> None:
-    tokenizer = build_tokenizer("raw", [["x", "x", "y"]], min_count=2)
+    tokenizer = build_tokenizer("raw", []).grow([["x", "x", "y"]], 2)
     assert tokenizer.vocabularies[0].tokens == ("<pad>", "<mask>", "x")
 
 

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gryphone.cli.recognition import Device, Weights
 from gryphone.errors import ConfigError, need
 
 
@@ -18,10 +18,8 @@ def register(app: typer.Typer) -> None:
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any free one.")] = 8000,
-    weights: Annotated[
-        Path | None, typer.Option(help="A checkpoint directory; without it, the package's own.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+    weights: Weights = None,
+    device: Device = "cpu",
     threads: Annotated[int | None, typer.Option(help="Threads that compute (one a core).")] = None,
     api_key: Annotated[
         str | None,

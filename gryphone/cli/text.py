@@ -16,7 +16,7 @@ from gryphone.latex.normalize import normalize as spell
 from gryphone.latex.normalize import rules_of
 from gryphone.scoring.metrics import RATES, Paired, Scores, read_pair, read_samples, score_pair
 from gryphone.scoring.metrics import score as score_samples
-from gryphone.tokens import SCHEMES
+from gryphone.tokens import scheme_of
 from gryphone.writers import TARGETS, check_target, write, writing_to
 
 Convention = Annotated[
@@ -74,7 +74,7 @@ def convert(
 
 def tokenize(scheme: Scheme = "sat", as_json: AsJson = False) -> None:
     """Take LaTeX apart: a line in, a JSON object out (with or without --json)."""
-    kind = _kind(scheme)
+    kind: Any = scheme_of(scheme)
 
     def split(line: str) -> dict[str, Any]:
         rows = kind.split(lex(line))
@@ -172,12 +172,6 @@ def _print_pair(paired: Paired, a: Path, b: Path, convention: str) -> None:
     )
 
 
-def _kind(scheme: str) -> Any:
-    if scheme not in SCHEMES:
-        raise DataError(f"unknown scheme {scheme!r}; choose one of {', '.join(SCHEMES)}")
-    return SCHEMES[scheme]
-
-
 def _joined(line: str) -> list[str]:
     """The tokens of one JSON object that `tokenize` printed."""
     try:
@@ -186,7 +180,7 @@ def _joined(line: str) -> list[str]:
         raise DataError(f"not JSON ({error}); give what `gryphone tokenize` prints") from error
     if not isinstance(data, dict):
         raise DataError("not a JSON object; give what `gryphone tokenize` prints")
-    kind = _kind(str(data.get("scheme")))
+    kind = scheme_of(str(data.get("scheme")))
     streams = [data.get(name) for name in kind.streams]
     for name, stream in zip(kind.streams, streams, strict=True):
         if not isinstance(stream, list) or not all(isinstance(item, str) for item in stream):

@@ -2,7 +2,7 @@
 
 import re
 
-from gryphone.errors import LatexError, need
+from gryphone.errors import LatexError
 from gryphone.latex.tree import words
 from gryphone.latex.validity import check
 
@@ -32,7 +32,6 @@ _COMMAND = re.compile(r"\\(?:begin|end)\s*\{\s*([A-Za-z]+)\s*\}|\\(?:\\|[A-Za-z]
 
 def to_mathml(latex: str) -> str:
     """Presentation MathML of a formula; a LatexError says why there is none."""
-    need("latex2mathml", "dev")
     check(latex)
     from latex2mathml.converter import convert
 

@@ -113,7 +113,6 @@ _MATRICES: Mapping[str, Fences] = {
 class Convention:
     """What a data set's labels look like: tokens dropped, renamed, split and spelt out."""
 
-    name: str
     drop: frozenset[str]
     rename: Mapping[str, str]
     spell: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -125,11 +124,8 @@ class Convention:
 _GLUED = words(r"\lt \gt \leq \geq \rightarrow \log \neq \times \infty \theta")
 _COMMANDS = words(r"\leqq \geqq")  # that look glued and are not
 CONVENTIONS: Mapping[str, Convention | None] = {
-    "crohme": Convention(
-        "crohme", _SPACING | _SIZES | UPRIGHT, _CROHME, matrices=_FENCED, glued=_GLUED
-    ),
+    "crohme": Convention(_SPACING | _SIZES | UPRIGHT, _CROHME, matrices=_FENCED, glued=_GLUED),
     "mathwriting": Convention(
-        "mathwriting",
         _SPACING | _SIZES | _STYLES,
         _MATHWRITING,
         # Named functions are the letters that the hand wrote.

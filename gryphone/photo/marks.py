@@ -7,7 +7,7 @@ Few rules, on pieces of ink: what a rule takes away it names, and whatever formu
 import numpy as np
 from numpy.typing import NDArray
 
-from gryphone.photo.binarize import Levels, Mask, Parts, pen_width, symbol_size
+from gryphone.photo.binarize import Levels, Mask, Parts, grown, pen_width, symbol_size
 from gryphone.photo.decode import Grey
 
 Chosen = NDArray[np.bool_]  # (n + 1,) of the pieces
@@ -209,8 +209,6 @@ def without_stain(dark: Grey, mask: Mask, levels: Levels) -> Grey:
 
 
 def _spread(mask: Mask, times: int) -> Mask:
-    from gryphone.photo.binarize import grown
-
     for _ in range(times):
         mask = grown(mask)
     return mask

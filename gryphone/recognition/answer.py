@@ -21,7 +21,7 @@ from gryphone.recognition.confidence import (
     witnesses,
 )
 from gryphone.recognition.constraints import constraint_of, half_of
-from gryphone.recognition.drawing import Boxes, is_too_much, lies_apart
+from gryphone.recognition.drawing import Boxes, box_of, is_too_much, lies_apart
 from gryphone.recognition.encoding import EncodedBatch, Network, strokes_of
 from gryphone.recognition.otherwise import (
     BLANK,
@@ -33,7 +33,7 @@ from gryphone.recognition.otherwise import (
     without_blank,
 )
 from gryphone.recognition.question import OTHER, Ask, Step
-from gryphone.recognition.result import Box, Result, Symbol
+from gryphone.recognition.result import Result, Symbol
 from gryphone.recognition.rows import MOST, MUCH, NONE, ROW, UNSURE, in_parts
 from gryphone.tokens import MASK_ID, PAD_ID, spans, spell
 
@@ -383,12 +383,3 @@ def _strokes(votes: Sequence[Vote]) -> list[list[tuple[int, ...]]]:
     for i, own in zip(asked, strokes_of(votes[0].question.batch, places, answers), strict=True):
         found[i] = own
     return found
-
-
-def box_of(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -> Box | None:
-    """Around some of the strokes, in the coordinates of the input."""
-    if not some:
-        return None
-    left, top = map(min, zip(*(low[i] for i in some), strict=True))
-    right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
-    return left, top, right, bottom

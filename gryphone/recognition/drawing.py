@@ -15,6 +15,7 @@ import numpy as np
 from gryphone.config import Canvas, ModelConfig
 from gryphone.ink import LONGEST_STROKES, Floats, Stroke, in_order, quantile_of, usual_size
 from gryphone.recognition.backend import View
+from gryphone.recognition.result import Box
 from gryphone.recognition.rows import LONG
 
 _RING = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y])
@@ -156,6 +157,15 @@ def size_on(canvas: Canvas, boxes: tuple[np.ndarray, np.ndarray]) -> float:
     sizes = (high - low).max(1)
     scale = _scale(canvas, high.max(0) - low.min(0), sizes, 1.0)
     return float(quantile_of(sizes)) * float(scale) / canvas.stroke
+
+
+def box_of(low: list[list[float]], high: list[list[float]], some: Sequence[int]) -> Box | None:
+    """Around some of the strokes, in the coordinates of the input."""
+    if not some:
+        return None
+    left, top = map(min, zip(*(low[i] for i in some), strict=True))
+    right, bottom = map(max, zip(*(high[i] for i in some), strict=True))
+    return left, top, right, bottom
 
 
 def is_too_much(config: ModelConfig, boxes: Boxes, drawn: Boxes, symbols: int) -> bool:

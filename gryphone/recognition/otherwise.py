@@ -21,7 +21,8 @@ from gryphone.latex.tree import words
 from gryphone.photo.binarize import roots
 from gryphone.photo.image import HARD
 from gryphone.reading.inputs import Input
-from gryphone.recognition.result import Box, Result
+from gryphone.recognition.drawing import box_of
+from gryphone.recognition.result import Result
 
 HALF = 0.9  # confidence below which a picture is read upside down,
 DOUBT = 0.7  # without some of its ink, and
@@ -171,8 +172,9 @@ def surer(
     if not fit:
         return first
     reading, result, said = max(fit, key=lambda each: each[1].confidence)
+    low, high = (side.tolist() for side in stroke_boxes([ink.strokes])[0])
     symbols = tuple(
-        replace(s, strokes=own, box=_box(ink, own) if s.box is not None else None)
+        replace(s, strokes=own, box=box_of(low, high, own) if s.box is not None else None)
         for s in result.symbols
         for own in [tuple(reading.strokes[i] for i in s.strokes)]
     )
@@ -259,14 +261,6 @@ def is_word(text: str) -> bool:
     """Whether letters in a row are a word that stands beside formulas, or nearly one."""
     text = text.lower().translate(LIKE)
     return text in WORDS or (len(text) > 3 and bool(get_close_matches(text, WORDS, 1, 0.75)))
-
-
-def _box(ink: Ink, strokes: Sequence[int]) -> Box | None:
-    if not strokes:
-        return None
-    points = np.concatenate([ink.strokes[i] for i in strokes])
-    (left, top), (right, bottom) = points.min(0).tolist(), points.max(0).tolist()
-    return left, top, right, bottom
 
 
 def _turned(given: Input, quarters: int) -> Input:

@@ -55,15 +55,6 @@ class Graph:
 
     places: tuple[Place, ...]
 
-    def paths(self) -> Mapping[str, str]:
-        """Each symbol's label by its path of relations from the first symbol."""
-        paths: list[str] = []
-        for place in self.places:
-            above = paths[place.parent] + "/" if place.parent >= 0 else ""
-            path = f"{above}{place.relation}"
-            paths.append(path)
-        return dict(zip(paths, (place.label for place in self.places), strict=True))
-
     def folded(self) -> "Graph":
         """Limits above and below an operator taken as scripts, as labels do not tell."""
         scripts = {"Above": "Sup", "Below": "Sub"}
@@ -292,9 +283,7 @@ class GraphScores:
     unreadable: tuple[str, ...]
 
 
-def score_graphs(
-    samples: Iterable[tuple[str, Graph, str | None]], fold_limits: bool = True
-) -> GraphScores:
+def score_graphs(samples: Iterable[tuple[str, Graph, str | None]]) -> GraphScores:
     """Score (id, true graph, predicted LaTeX); a prediction without a graph is wrong and listed."""
     errors: list[int | None] = []
     unreadable: list[str] = []
@@ -306,10 +295,8 @@ def score_graphs(
         if not prediction.places:
             unreadable.append(name)
             errors.append(None)
-        elif fold_limits:
-            errors.append(graph_errors(truth.folded(), prediction.folded()))
         else:
-            errors.append(graph_errors(truth, prediction))
+            errors.append(graph_errors(truth.folded(), prediction.folded()))
     if not errors:
         raise DataError("nothing to score; give at least one graph")
     within = [100 * sum(e is not None and e <= k for e in errors) / len(errors) for k in range(3)]

@@ -234,7 +234,7 @@ def score(
 ) -> Scores:
     """Score samples as given (`none`) or with both sides normalised by a convention."""
     table, problems = _measure(samples, convention)
-    intervals = _bootstrap(table, draws, seed)
+    intervals = _intervals(_resampled(table, draws, seed))
     return Scores(len(samples), **_named(table), intervals=intervals, problems=problems)
 
 
@@ -308,13 +308,6 @@ def _rates(sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _named(table: npt.NDArray[np.float64]) -> dict[str, float]:
     return dict(zip(RATES, _rates(table.sum(axis=0)).tolist(), strict=True))
-
-
-def _bootstrap(
-    table: npt.NDArray[np.float64], draws: int, seed: int
-) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals over samples drawn with replacement."""
-    return _intervals(_resampled(table, draws, seed))
 
 
 def _resampled(table: npt.NDArray[np.float64], draws: int, seed: int) -> npt.NDArray[np.float64]:

@@ -511,32 +511,8 @@ class Health(BaseModel):
     status: Literal["ok", "loading", "draining"]
 
 
-def parse_request(body: bytes) -> InkRequest:
-    """The JSON body of a request."""
-    return _checked(InkRequest, body, "the body")
-
-
-def parse_live(body: bytes) -> LiveRequest:
-    """The same of ink that is being written."""
-    return _checked(LiveRequest, body, "the body")
-
-
-def parse_options(text: bytes) -> Options:
-    """The `options` part of a form."""
-    return _checked(Options, text, "options")
-
-
-def parse_convert(body: bytes) -> ConvertRequest:
-    """The body of a request to write a formula otherwise."""
-    return _checked(ConvertRequest, body, "the body")
-
-
-def parse_compute(body: bytes) -> ComputeRequest:
-    """The body of a request to compute."""
-    return _checked(ComputeRequest, body, "the body")
-
-
-def _checked(model: type[M], text: bytes, what: str) -> M:
+def parsed(model: type[M], text: bytes, what: str = "the body") -> M:
+    """The JSON of a request, or of a part of it, that a model describes."""
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

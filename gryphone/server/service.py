@@ -29,7 +29,7 @@ from gryphone.server.calculators import Calculators
 from gryphone.server.engine import ClientLeft, Engine, Job, cost_of
 from gryphone.server.problems import Problem, problem_of
 from gryphone.server.readers import Readers
-from gryphone.server.schemas import WRITTEN, Options, parse_compute, parse_convert
+from gryphone.server.schemas import WRITTEN, ComputeRequest, ConvertRequest, Options, parsed
 from gryphone.server.settings import Settings
 from gryphone.server.submission import (
     FORM,
@@ -138,7 +138,7 @@ class Service:
 
     async def convert(self, request: Request) -> dict[str, str]:
         """A formula in another notation."""
-        asked = parse_convert(await self._formulas(request))
+        asked = parsed(ConvertRequest, await self._formulas(request))
         if asked.format not in self.targets:
             known = ", ".join(self.targets)
             raise Problem(422, "bad_options", f"format: it must be one of {known}")
@@ -156,7 +156,7 @@ class Service:
         """What a formula comes to, or each line of a working against the next."""
         if not self.settings.compute:
             raise Problem(404, "not_found", "this server does not compute; see its --compute")
-        lines = parse_compute(await self._formulas(request)).lines
+        lines = parsed(ComputeRequest, await self._formulas(request)).lines
         most = self.settings.seconds / 2  # or nobody would wait for the end of a long working
 
         def ask(calculator: Calculator) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from gryphone.recognition.page import check_lines, to_read
 from gryphone.recognition.paper import Paper
 from gryphone.recognition.session import Live
 from gryphone.server.problems import Problem, one_line
-from gryphone.server.schemas import Options, parse_live, parse_options, parse_request
+from gryphone.server.schemas import InkRequest, LiveRequest, Options, parsed
 from gryphone.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _read_live(body: bytes, content_type: str, settings: Settings) -> Submission
     if media_type(content_type) != JSON:
         raise Problem(415, "bad_type", f"ink that is being written comes as {JSON}")
     _check_json(body, "ink", settings)
-    request = parse_live(body)
+    request = parsed(LiveRequest, body)
     ink = read_strokes({"strokes": request.strokes}, name="ink", limits=settings.ink)
     return Submission(Input(ink), request.options, sent=True, live=request.live(ink.strokes))
 
@@ -142,7 +142,7 @@ def _read_live(body: bytes, content_type: str, settings: Settings) -> Submission
 def _read_request(body: bytes, content_type: str, settings: Settings) -> Submission:
     if media_type(content_type) == JSON:
         _check_json(body, "ink", settings)
-        request = parse_request(body)
+        request = parsed(InkRequest, body)
         if request.inkml:
             # Text has no encoding any more, whatever it says of itself.
             data = DECLARED.sub(r"\1", request.inkml, count=1).encode(errors="replace")
@@ -159,7 +159,7 @@ def _read_request(body: bytes, content_type: str, settings: Settings) -> Submiss
         raise Problem(422, "bad_form", one_line(f"{unknown[0]}: is no field of this form", 100))
     options = Options()
     if "options" in parts:
-        options = parse_options(bytes(parts["options"].data))
+        options = parsed(Options, bytes(parts["options"].data), "options")
     found, size = read_upload(bytes(parts["file"].data), _file_name(parts["file"]), settings)
     return Submission(found, options, size)
 

@@ -176,9 +176,7 @@ def dump(
         while some := list(itertools.islice(todo, batch)):
             found = predict(recognizer, some, columns)
             rows += found
-            file.writelines(
-                json.dumps([r.id, r.pool, r.answers, r.trajectory]) + "\n" for r in found
-            )
+            file.writelines(line_of(row) for row in found)
             file.flush()
             progress(len(rows))
     write_store(path, Store(arm, name, tuple(columns), tuple(rows)))

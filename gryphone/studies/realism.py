@@ -30,7 +30,7 @@ from gryphone.synth.glyphs import GlyphBank
 from gryphone.synth.layouts import EmBox, Layout, Layouts, pack_layouts
 from gryphone.synth.real import numbered_layouts
 from gryphone.synth.style import Style
-from gryphone.synth.texlayout import Report, typeset
+from gryphone.synth.texlayout import typeset
 from gryphone.tokens import build_tokenizer, sat_join, sat_split
 
 ExtractFeatures = Callable[[InkBatch], Tensor]  # inks to features (B, D)
@@ -67,7 +67,7 @@ def matched_layouts(
     else:
         pairs = [tuple(sat_split(label.split())) for label in packed.labels]
         known: dict[tuple[tuple[str, str], ...], Layout] = {}
-        for layout in typeset(sorted(set(pairs)), boxes, Report()):
+        for layout in typeset(sorted(set(pairs)), boxes, Counter()):
             known[layout.pairs] = layout
         found = [(row, known[label]) for row, label in enumerate(pairs) if label in known]
     if not found:

@@ -34,7 +34,7 @@ from gryphone.synth.leakage import check_bank, only_training, protected_names
 from gryphone.synth.offline import from_images
 from gryphone.synth.real import hand_boxes, real_layouts
 from gryphone.synth.symbols import DRAWN_AS, FONTS, GLYPHLESS, glyph_class
-from gryphone.synth.texlayout import Report, class_boxes, typeset
+from gryphone.synth.texlayout import class_boxes, typeset
 from gryphone.synth.write import Pen
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_split, tokenizer_from_dict
 
@@ -159,10 +159,8 @@ def make_layouts(
     kind: str = "TeX layouts",
 ) -> Layouts:
     """Typeset formulas with TeX and pack what came through."""
-    tex = Report()
-    layouts = typeset((sat_split(t) for t in formulas), boxes, tex)
+    layouts = typeset((sat_split(t) for t in formulas), boxes, report.dropped)
     packed = pack_layouts(layouts, boxes, protected=protected)
-    report.dropped.update(tex.dropped)
     report.kept[kind] = len(packed)
     return packed
 
@@ -171,7 +169,7 @@ def make_real_layouts(
     packed: Packed, bank: GlyphBank, protected: Collection[str], report: BuildReport
 ) -> tuple[Layouts, dict[str, EmBox]]:
     """Layouts of real ink, and the boxes of all classes at the size people write them."""
-    printed = class_boxes(bank.classes, Report())
+    printed = class_boxes(bank.classes, Counter())
     boxes = hand_boxes(real_layouts(packed, printed, protected, Counter()), printed)
     found = real_layouts(packed, boxes, protected, report.dropped)
     layouts = pack_layouts(found, boxes, origin="real", protected=protected)

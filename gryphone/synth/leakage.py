@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gryphone.data.datasets import read_dataset
 from gryphone.data.samples import Sample, Unreadable
 from gryphone.errors import DataError
+from gryphone.reading.gestures import evenly
 from gryphone.synth.glyphs import GlyphBank
 
 Floats = NDArray[np.float64]
@@ -56,11 +57,8 @@ def stroke_shapes(strokes: Iterable[NDArray[np.floating]]) -> tuple[Floats, list
         size = float(extent.max())
         if len(points) < 8 or size <= 0 or steps.sum() < _WINDING * float(np.hypot(*extent)):
             continue
-        along = np.concatenate([[0.0], np.cumsum(steps)])
-        at = np.linspace(0, along[-1], _POINTS)
-        even = np.stack([np.interp(at, along, points[:, i]) for i in (0, 1)], axis=1)
         centre = (points.max(axis=0) + points.min(axis=0)) / 2
-        shapes.append(((even - centre) / size).ravel())
+        shapes.append(((evenly(points, _POINTS) - centre) / size).ravel())
         kept.append(number)
     return np.array(shapes).reshape(-1, 2 * _POINTS), kept
 
@@ -93,9 +91,8 @@ def copied_strokes(
     return [number for number, found in zip(numbers, close.tolist(), strict=True) if found]
 
 
-def check_bank(bank: GlyphBank, datasets: Iterable[Path]) -> int:
-    """Raise a DataError when a bank holds a stroke of these data sets; how many were compared."""
-    compared = 0
+def check_bank(bank: GlyphBank, datasets: Iterable[Path]) -> None:
+    """Raise a DataError when a bank holds a stroke of these data sets."""
     for path in datasets:
         strokes = [
             stroke
@@ -109,5 +106,3 @@ def check_bank(bank: GlyphBank, datasets: Iterable[Path]) -> int:
                 f"{path}: {len(copied)} of its strokes are in the glyph bank; "
                 "build the bank from training ink alone"
             )
-        compared += len(strokes)
-    return compared

@@ -1,5 +1,6 @@
 """Layouts of what is no whole formula, or more than one: lone symbols, beginnings, long rows."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -27,7 +28,7 @@ from gryphone.synth.symbols import (
     Fit,
     words,
 )
-from gryphone.synth.texlayout import Report, typeset
+from gryphone.synth.texlayout import typeset
 from gryphone.synth.write import Pen
 from gryphone.tokens import EMPTY, Tokenizer, sat_join, sat_split
 
@@ -68,7 +69,7 @@ def write_pieces(packed: Path, count: int, rows: int, seed: int) -> dict[str, in
         )
     formulas = row_formulas(tex, rows, draw, tokenizer)
     made["rows"] = pack_layouts(
-        typeset(formulas, pen.boxes, Report(), seed=seed), pen.boxes, protected=tex.protected
+        typeset(formulas, pen.boxes, Counter(), seed=seed), pen.boxes, protected=tex.protected
     )
     for name, layouts in made.items():
         layouts.save(packed / f"layouts-{name}.npz")

@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gryphone.errors import DataError, MissingExtra
@@ -20,10 +19,10 @@ from gryphone.synth.symbols import (
     drawn_classes,
     fit_of,
 )
+from gryphone.tokens import openers_of
 
 Pairs = Sequence[tuple[str, str]]
 
-_OPENERS = "{^_["
 _WITH_LIMITS = BIG_OPERATORS | {"\\lim", "\\max", "\\min", "\\sup", "\\inf", "\\limsup", "\\liminf"}
 
 # What TeX sets with words or room of its own.
@@ -44,19 +43,9 @@ _PREAMBLE = r"""\documentclass{article}
 _RESET = "\\setbox0\\vbox{\\leavevmode\\par}\n"
 
 
-@dataclass
-class Report:
-    """How many formulas came through, and why the others did not."""
-
-    kept: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
 def split_modifier(modifier: str) -> tuple[str, str]:
     """What stands before the symbol and what stands behind it."""
-    opening = 0
-    while opening < len(modifier) and modifier[opening] in _OPENERS:
-        opening += 1
+    opening = openers_of(modifier)
     return modifier[:opening], modifier[opening:]
 
 
@@ -192,7 +181,7 @@ def _refused(log: str) -> set[int]:
 def typeset(
     formulas: Iterable[Pairs],
     boxes: Mapping[str, EmBox],
-    report: Report,
+    dropped: Counter[str],
     *,
     seed: int = 0,
     batch: int = 4000,
@@ -207,16 +196,16 @@ def typeset(
     for pairs in formulas:
         waiting.append(pairs)
         if len(waiting) == batch:
-            yield from _typeset(waiting, boxes, report, choose, fonts)
+            yield from _typeset(waiting, boxes, dropped, choose, fonts)
             waiting = []
     if waiting:
-        yield from _typeset(waiting, boxes, report, choose, fonts)
+        yield from _typeset(waiting, boxes, dropped, choose, fonts)
 
 
 def _typeset(
     formulas: Sequence[Pairs],
     class_boxes: Mapping[str, EmBox],
-    report: Report,
+    dropped: Counter[str],
     choose: random.Random,
     fonts: FontMetrics,
 ) -> Iterator[Layout]:
@@ -224,13 +213,12 @@ def _typeset(
     for number, pairs in enumerate(formulas):
         page = pages.get(number)
         if page is None or number in refused:
-            report.dropped["TeX refused it"] += 1
+            dropped["TeX refused it"] += 1
             continue
         layout = _layout(pairs, page, class_boxes)
         if layout is None:
-            report.dropped["ink without a symbol, or a symbol without ink"] += 1
+            dropped["ink without a symbol, or a symbol without ink"] += 1
             continue
-        report.kept += 1
         yield layout
 
 
@@ -270,7 +258,7 @@ def _slot(
 _PLAIN_BOX: EmBox = (0.05, -0.7, 0.75, 0.0)
 
 
-def class_boxes(classes: Sequence[str], report: Report) -> dict[str, EmBox]:
+def class_boxes(classes: Sequence[str], dropped: Counter[str]) -> dict[str, EmBox]:
     """The printed ink of each class at text size: left, top, right, bottom from its baseline."""
     pages, refused = run_tex([f"\\m0 {name}" for name in classes], FontMetrics())
     boxes: dict[str, EmBox] = {}
@@ -278,7 +266,7 @@ def class_boxes(classes: Sequence[str], report: Report) -> dict[str, EmBox]:
         page = pages.get(number)
         ink = page.boxes if page else ()
         if number in refused or not ink or any(box.mark == UNMARKED for box in ink):
-            report.dropped[f"class {name} has no printed box"] += 1
+            dropped[f"class {name} has no printed box"] += 1
             boxes[name] = _PLAIN_BOX
             continue
         zero = ink[0].baseline

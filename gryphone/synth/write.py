@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from gryphone.synth.ink_source import SynthSource, read_part
 from gryphone.synth.layouts import EmBox, load_layouts, pack_layouts
 from gryphone.synth.style import Style
 from gryphone.synth.symbols import drawn_classes
-from gryphone.synth.texlayout import Report, typeset
+from gryphone.synth.texlayout import typeset
 from gryphone.tokens import Tokenizer, build_tokenizer, sat_join, sat_split
 
 BATCH = 256
@@ -94,7 +95,7 @@ def write(
     numbers: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for number, tokens in order.accepted:
         numbers.setdefault(tuple(sat_split(tokens)), []).append(number)
-    layouts = list(typeset(numbers, pen.boxes, Report(), seed=seed))
+    layouts = list(typeset(numbers, pen.boxes, Counter(), seed=seed))
     done = {layout.pairs for layout in layouts}
     for pairs, lost in numbers.items():
         if pairs not in done:
