@@ -23,7 +23,7 @@ sets = train artificial-cut artificial-latex valid-2013 valid-2023 test-2014
 stores = $(foreach name,$(1),$(P)/$(name).parquet)
 
 .DELETE_ON_ERROR:
-.PHONY: rivals release pieces two-cores
+.PHONY: rivals release pieces two-cores lone
 
 rivals: $(call stores,$(sets) offhme valid-2023-scans) $(P)/glyphs.npz
 release: rivals $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
@@ -36,6 +36,9 @@ pieces: $(call stores,train artificial-cut artificial-latex offhme train-beginni
   prefix-2023 letters-lone letters-pairs)
 two-cores: pieces $(addprefix $(P)/,glyphs-letters.npz layouts-plain.npz layouts-lone.npz) \
   $(call stores,train-takes train-dirty train-struck train-struck-takes train-rows)
+
+# What `python -m gryphone.release.lone` learns from, beside letters and drawings, and is measured on.
+lone: $(call stores,train offhme lone-2023 letters-lone prefix-2023)
 
 $(P):
 	mkdir -p $@

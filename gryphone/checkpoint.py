@@ -177,19 +177,34 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The same as they are stored (matrices in int8 beside their `:scale`), without PyTorch."""
+    arrays: dict[str, np.ndarray] = {}
+    for file in _weight_files(path):
+        arrays |= arrays_in(file)
+    return arrays
+
+
+def arrays_in(file: Path) -> dict[str, np.ndarray]:
+    """The tensors of one safetensors file."""
     from safetensors import safe_open
 
     arrays: dict[str, np.ndarray] = {}
-    for file in _weight_files(path):
-        with _undamaged(file), safe_open(file, "np"):  # which checks what it opens
-            data = np.memmap(file, np.uint8, "r")
-            begin = 8 + int(data[:8].view("<u8")[0])
-            for name, about in json.loads(data[8:begin].tobytes()).items():
-                if name != "__metadata__":
-                    low, high = (begin + offset for offset in about["data_offsets"])
-                    array = _numbers(np.asarray(data[low:high]), about["dtype"])
-                    arrays[name] = array.reshape(about["shape"])
+    with _undamaged(file), safe_open(file, "np"):  # which checks what it opens
+        data = np.memmap(file, np.uint8, "r")
+        begin = 8 + int(data[:8].view("<u8")[0])
+        for name, about in json.loads(data[8:begin].tobytes()).items():
+            if name != "__metadata__":
+                low, high = (begin + offset for offset in about["data_offsets"])
+                array = _numbers(np.asarray(data[low:high]), about["dtype"])
+                arrays[name] = array.reshape(about["shape"])
     return arrays
+
+
+def texts_in(file: Path) -> dict[str, str]:
+    """What a safetensors file says of itself."""
+    from safetensors import safe_open
+
+    with _undamaged(file), safe_open(file, "np") as tensors:
+        return dict(tensors.metadata() or {})
 
 
 def _numbers(data: np.ndarray, kind: str) -> np.ndarray:

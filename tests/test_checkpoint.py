@@ -107,7 +107,8 @@ def test_the_projects_weights_are_released_with_their_licence(tmp_path: Path) ->
     save(tmp_path / "run")
     for _ in range(2):  # the second replaces the first
         release([tmp_path / "run"], tmp_path / "out", {}, LICENCE)
-        assert (tmp_path / "out" / "LICENSE").read_text() == (WEIGHTS / "LICENSE").read_text()
+        for kept in ("LICENSE", "lone.safetensors"):
+            assert (tmp_path / "out" / kept).read_bytes() == (WEIGHTS / kept).read_bytes()
     release([tmp_path / "run"], tmp_path / "mine", {}, "my own")
     assert not (tmp_path / "mine" / "LICENSE").exists()
 

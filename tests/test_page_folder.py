@@ -76,7 +76,10 @@ def test_the_folder_has_all_that_the_service_worker_keeps(tmp_path: Path, weight
 
 def test_the_engine_keeps_what_it_is_given(tmp_path: Path, weights: Path) -> None:
     write_model(tmp_path / "model", weights)
-    graphs = [(tmp_path / "model" / f"{name}.onnx").read_bytes() for name in ("encoder", "decoder")]
+    graphs = [
+        (tmp_path / "model" / f"{name}.onnx").read_bytes()
+        for name in ("encoder", "decoder", "lone")
+    ]
     local = Local((tmp_path / "model" / "model.json").read_text(), *graphs)
 
     def ask(**options: object) -> dict[str, Any]:

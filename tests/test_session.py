@@ -11,8 +11,8 @@ from inkmaker import row
 
 import gryphone
 from gryphone.errors import ConfigError, InkError, TokenError
+from gryphone.page.folder import write_model
 from gryphone.page.local import Local
-from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.session import Known, Live, LiveResult, Look, near
@@ -214,10 +214,11 @@ def test_the_same_ink_is_looked_at_once(recognizer: Recognizer) -> None:
     assert looked == [2, 3]
 
 
-def test_the_engine_of_the_browser_follows(tiny_weights: Path, recognizer: Recognizer) -> None:
-    about = json.loads((tiny_weights / "config.json").read_text()) | {"parameters": 1}
-    graphs = graphs_of(tiny_weights, Arithmetic.int8, recognizer.checkpoint)
-    local = Local(json.dumps(about), *(graph.to_bytes({}) for graph in graphs))
+def test_the_engine_of_the_browser_follows(tmp_path: Path, tiny_weights: Path) -> None:
+    write_model(tmp_path / "model", tiny_weights)
+    names = ("encoder", "decoder", "lone")
+    graphs = [(tmp_path / "model" / f"{name}.onnx").read_bytes() for name in names]
+    local = Local((tmp_path / "model" / "model.json").read_text(), *graphs)
 
     def ask(strokes: list[Any], **live: Any) -> Any:
         given = {"known": [], "gestures": True, "final": False, **live}

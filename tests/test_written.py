@@ -14,27 +14,22 @@ from gryphone.recognition.encoding import Network
 from gryphone.recognition.recognizer import Recognizer
 from gryphone.recognition.result import Result, Symbol
 from gryphone.recognition.written import is_another, is_letter, written
-from gryphone.tokens import PAD_ID
 
 STROKES = tuple(np.array([[0.0, 0.0], [float(n), 5.0]]) for n in (1, 2, 3, 4))
 
 
 class Oracle:
-    """A backend that says of each lone ink what it is told to; it counts strokes and points."""
+    """A reader that says of each lone ink what it is told to; it counts strokes."""
 
-    def __init__(self, odds: Sequence[dict[int, float]], size: int) -> None:
-        self.odds, self.size = odds, size
+    def __init__(self, odds: Sequence[dict[str, float]]) -> None:
+        self.symbols = tuple(sorted({name for each in odds for name in each}))
+        self.odds = odds
         self.seen: list[int] = []
 
-    def encode(self, inks: Sequence[Any]) -> None:
+    def log_probs(self, inks: Sequence[Any], usual: float) -> np.ndarray:
         self.seen += [len(strokes) for strokes in inks]
-
-    def predict(self, _: Any, tokens: np.ndarray, *__: Any) -> list[np.ndarray]:
-        said = np.full((*tokens.shape[:2], self.size), -30.0)
-        for image, odds in enumerate(self.odds):
-            for symbol, share in odds.items():
-                said[image, 0, symbol] = np.log(share)
-        return [said]
+        assert usual == 5.0  # of the whole formula
+        return np.log([[each.get(name, 1e-9) for name in self.symbols] for each in self.odds])
 
 
 def answer(recognizer: Recognizer, names: str) -> Result:
@@ -53,13 +48,13 @@ def test_ink_overrules_where_it_is_sure_of_another_letter(recognizer: Recognizer
     plus = vocabulary.id("+")
     result = answer(recognizer, a + a + a + "+")
     x, y = vocabulary.id(a), vocabulary.id(b)
-    odds = [{y: 0.95, x: 0.01}, {y: 0.6, plus: 0.39, x: 0.01}, {PAD_ID: 0.9, plus: 0.09, x: 0.001}]
-    oracle = Oracle(odds, len(vocabulary))
-    network = Network(recognizer.checkpoint, oracle)  # type: ignore[arg-type]
+    odds = [{b: 0.95, a: 0.01}, {b: 0.6, "+": 0.39, a: 0.01}, {"+": 0.99, a: 0.001}]
+    oracle = Oracle(odds)
+    network = Network(recognizer.checkpoint, recognizer.backend, oracle)  # type: ignore[arg-type]
     symbols, ids = written(network, Ink(STROKES), result)
     assert ids[:, 0].tolist() == [y, x, x, plus]  # doubt, and what is no letter, change nothing
     assert oracle.seen == [1, 1, 1]  # three letters alone; the plus is none
-    assert symbols[0].written == (b, pytest.approx(0.95 / 0.96, abs=1e-3))
+    assert symbols[0].written == (b, pytest.approx(0.95))
     assert symbols[2].written is not None and symbols[2].written[0] == "+"
     assert symbols[3].written is None
     assert result.ids[0, 0] == x  # the answer as meant stays

@@ -15,6 +15,7 @@ from gryphone.cli.recognition import (
     STDOUT,
     Device,
     Seed,
+    Unfinished,
     Views,
     Weights,
     check_writable,
@@ -52,6 +53,7 @@ def evaluate(
         bool,
         typer.Option("--plain", help="The last step alone: no valid-LaTeX search, no second look."),
     ] = False,
+    unfinished: Unfinished = False,
     beam: Annotated[
         int, typer.Option(help="Hypotheses of weights that write from left to right (kind ar).")
     ] = 1,
@@ -94,6 +96,7 @@ def evaluate(
             views=views,
             method=method,
             plain=plain,
+            unfinished=unfinished,
             beam=beam,
             lg=lg,
             convention=convention,

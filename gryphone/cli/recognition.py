@@ -28,6 +28,10 @@ Views = Annotated[
     int,
     typer.Option(help="Looks at the ink whose predictions are averaged: slower, hardly better."),
 ]
+Unfinished = Annotated[
+    bool,
+    typer.Option("--unfinished", help="More will be written: trust what is there so far less."),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer.")]
 
 LINES = (".jsonl", ".ndjson", ".json")  # names of a results file
@@ -89,6 +93,7 @@ def recognize(
     boxed: Annotated[
         bool, typer.Option("--boxed", help="Write a box round the formula as \\boxed{...}.")
     ] = False,
+    unfinished: Unfinished = False,
     page: Annotated[
         bool, typer.Option("--page", help="Each file is a page of formulas: find and read all.")
     ] = False,
@@ -116,6 +121,7 @@ def recognize(
         views=views,
         as_written=as_written,
         boxed=boxed,
+        unfinished=unfinished,
     )
     if engine == "ray":
         if out is None or page:

@@ -16,6 +16,7 @@ from gryphone.reading.inputs import Input, read_content, read_input
 from gryphone.recognition.answer import answer
 from gryphone.recognition.constraints import given_of
 from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.lone import LoneReader
 from gryphone.recognition.onnx_backend import OnnxBackend
 from gryphone.recognition.page import read_page
 from gryphone.recognition.question import MOST_STEPS, Ask
@@ -27,12 +28,13 @@ from gryphone.writers import TARGETS, write
 class Local:
     """A network in this browser."""
 
-    def __init__(self, about: str, encoder: Any, decoder: Any) -> None:
+    def __init__(self, about: str, encoder: Any, decoder: Any, lone: Any) -> None:
         described = json.loads(about)
         checkpoint = checkpoint_of(described, "model.json")
         self.checkpoint = replace(checkpoint, parameters=described["parameters"])
         backend = OnnxBackend(encoder, decoder, self.checkpoint.config, 0)
-        self.network = Network(self.checkpoint, backend)
+        reader = LoneReader(lone, described["lone"])
+        self.network = Network(self.checkpoint, backend, reader)
         self._live = Look(self.network)
         # What was looked at last: a correction asks about the same ink again.
         self._source: Any = None

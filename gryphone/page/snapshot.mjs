@@ -38,15 +38,15 @@ python.mountNodeFS(MODULES, join(tree, "modules"));
 addModules(python, ort);
 await ort.start(1);
 const read = (name) => readFileSync(join(engine, "model", name));
-const [encoder, decoder] = ["encoder", "decoder"].map((name) => ort.session(read(`${name}.onnx`)));
+const graphs = ["encoder", "decoder", "lone"].map((name) => ort.session(read(`${name}.onnx`)));
 const { Local } = python.pyimport("gryphone.page.local");
-const local = Local(String(read("model.json")), encoder, decoder);
+const local = Local(String(read("model.json")), ...graphs);
 for (const options of ["{}", '{"hint": "...", "n_best": 2}']) {
   const found = JSON.parse(local.recognize(PLUS, "plus", options, () => false));
   if (found.error) throw new Error(found.error.message);
 }
 // What else an ink may want, before there are any files.
-python.runPython("import difflib, numpy.ma, gryphone.photo.trace, gryphone.recognition.written");
+python.runPython("import difflib, numpy.ma, gryphone.photo.trace, gryphone.recognition.opinion, gryphone.recognition.written");
 local.destroy();
 Local.destroy();
 python.runPython("import gc; gc.collect()");

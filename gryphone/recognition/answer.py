@@ -51,7 +51,8 @@ class Question:
     constraint: Constraint | None = None
     name: str | None = None  # of a sample, whose decodes after the first have draws of their own
     again: bool = True  # look a second time in doubt,
-    parts: bool = True  # and read a long row in parts as well
+    parts: bool = True  # read a long row in parts as well,
+    alone: bool = True  # and hear the reader of lone symbols
 
     @property
     def keys(self) -> list[int]:
@@ -92,8 +93,8 @@ def answer_together(
 ) -> list[Result]:
     """Answer questions about inputs of one batch that agree in steps, seed, method and looks.
 
-    Without a deadline, doubtful rows that are long are read in parts, and doubtful pictures
-    `otherwise` too.
+    Without a deadline, there are second opinions on lone symbols, doubtful rows that are long are
+    read in parts, and doubtful pictures `otherwise` too.
 
     The draws are those of a single question, so a batch gives the answers that single calls give.
     """
@@ -114,6 +115,8 @@ def answers_of(
     otherwise: bool = True,
 ) -> list[Result]:
     """What decodes of each question make; no second thoughts where their watch `stopped` them."""
+    if deadline is None:
+        decodes = second_opinions(questions, decodes)
     votes = [Vote.of(*each) for each in zip(questions, decodes, strict=True)]
     strokes = _strokes(votes)
     boxes = stroke_boxes([question.ink.strokes for question in questions])
@@ -129,6 +132,22 @@ def answers_of(
                     found[i] = _in_doubt(question, found[i])
     found = _as_written(questions, found, deadline)
     return [_boxed(r) if q.ask.boxed else r for q, r in zip(questions, found, strict=True)]
+
+
+def second_opinions(
+    questions: Sequence[Question], decodes: Sequence[Sequence[Decoded]]
+) -> list[Sequence[Decoded]]:
+    """The decodes of each question, after the reader of lone symbols was heard about them."""
+    found = []
+    for question, some in zip(questions, decodes, strict=True):
+        unfinished, constraint = question.ask.unfinished, question.constraint
+        fixed = question.ask.plain or (constraint is not None and not unfinished)
+        if question.alone and not fixed and (unfinished or any(len(d.ids) == 1 for d in some)):
+            from gryphone.recognition.opinion import heard  # few answers are of one symbol
+
+            some = heard(question.batch, question.index, some, constraint, unfinished)
+        found.append(some)
+    return found
 
 
 def _as_written(
@@ -189,7 +208,9 @@ def _surest(question: Question, first: Result, others: Sequence[Reading]) -> Res
     again = EncodedBatch.of(batch.network, inputs)
     later = replace(ask, on_step=_later(ask.on_step), as_written=False)
     asked = [
-        Question(again, place, later, parts=place < len(others)) for place in range(len(inputs))
+        # What is surer, and by how much, was found out with what the network alone says.
+        Question(again, place, later, parts=place < len(others), alone=False)
+        for place in range(len(inputs))
     ]
     answers = answer_together(asked, time.perf_counter(), otherwise=False)
     pairs = list(zip(others, answers, strict=False))
@@ -204,13 +225,12 @@ def _in_parts(question: Question, first: Result) -> Result:
     if ask.constrained or ask.plain:
         return first
     network = batch.network
-    rows = network.checkpoint.config.kind == "diffusion" and network.tokenizer.scheme == "sat"
-    if not (rows and question.parts and question.again):
+    if not (network.is_symbolwise and question.parts and question.again):
         return first
 
     def read(inputs: Sequence[Input], ask: Ask) -> list[Result]:
         parts = EncodedBatch.of(network, inputs)
-        asked = [Question(parts, place, ask, parts=False) for place in range(len(inputs))]
+        asked = [Question(parts, p, ask, parts=False, alone=False) for p in range(len(inputs))]
         return answer_together(asked, time.perf_counter(), otherwise=False)
 
     whole = in_parts(batch.inputs[question.index], first, ask, network.tokenizer, read)

@@ -40,6 +40,7 @@ from gryphone.reading.inputs import Input
 from gryphone.recognition.backend import Backend, View
 from gryphone.recognition.drawing import pixels_of
 from gryphone.recognition.grammar import Grammar
+from gryphone.recognition.lone import LoneReader
 from gryphone.recognition.question import Ask
 from gryphone.tokens import EMPTY, MASK_ID, PAD_ID, Tokenizer
 
@@ -69,6 +70,7 @@ class Network:
 
     checkpoint: Checkpoint
     backend: Backend
+    lone: LoneReader | None = field(default=None, repr=False)  # a second opinion on single symbols
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -79,6 +81,17 @@ class Network:
     def grammar(self) -> Grammar:
         """The search for the best well-formed answer, built once for the vocabularies."""
         return Grammar(self.tokenizer)
+
+    @cached_property
+    def read_alone(self) -> np.ndarray:
+        """The reader's number (V,) for each symbol of the vocabulary, -1 for those it lacks."""
+        known = {name: i for i, name in enumerate(self.lone.symbols if self.lone else ())}
+        return np.array([known.get(name, -1) for name in self.tokenizer.vocabularies[0].tokens])
+
+    @property
+    def is_symbolwise(self) -> bool:
+        """Whether answers are refined all at once, and a token is a symbol with its structure."""
+        return self.checkpoint.config.kind == "diffusion" and self.tokenizer.scheme == "sat"
 
     @cached_property
     def sampler(self) -> Sampler:

@@ -13,8 +13,10 @@ from huggingface_hub import ModelCard, ModelCardData, ModelHubMixin, snapshot_do
 
 from gryphone.checkpoint import read_checkpoint
 from gryphone.errors import CheckpointError, GryphoneError
+from gryphone.recognition.lone import FILE
 
-FILES = ("config.json", "weights-*.safetensors", "LICENSE")  # nothing that could be run
+# Nothing that could be run.
+FILES = ("config.json", "weights-*.safetensors", FILE, "LICENSE")
 CARD = """\
 ---
 {data}

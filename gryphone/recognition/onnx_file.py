@@ -61,6 +61,10 @@ class Graph:
         self._nodes.append(_node(kind, inputs, names, attributes))
         return names
 
+    def shaped(self, x: str, *shape: int) -> str:
+        """0 keeps a size, -1 takes what is left."""
+        return self.add("Reshape", x, self.tensor(shape, "int64"))
+
     def to_bytes(self, metadata: Mapping[str, str]) -> bytes:
         """The whole file."""
         graph = [_bytes(1, node) for node in self._nodes]

@@ -99,10 +99,6 @@ class NetworkGraph(Graph):
         x = self.add(f"{MICROSOFT}:Gelu", self.linear(x, one, hidden, width))
         return self.linear(x, two, self.width, hidden)
 
-    def shaped(self, x: str, *shape: int) -> str:
-        """0 keeps a size, -1 takes what is left."""
-        return self.add("Reshape", x, self.tensor(shape, "int64"))
-
     def split(self, x: str, parts: int, axis: int = -1) -> tuple[str, ...]:
         """Equal parts."""
         return self.add_many("Split", x, outputs=parts, axis=axis, num_outputs=parts)

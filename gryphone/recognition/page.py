@@ -53,7 +53,7 @@ PAPER, TRACED, ONE, LOST, MOST_LOST = 0.3, 1.0, 0.25, 1.0, 4
 SIDE_BY_SIDE, DIVIDED = 0.08, 0.15
 TEXT, NUMBERED, CROSSED, APART = "text", "number", "crossed out", "apart"
 MARGIN = "margin line"
-NOT_OF_PAGES = ("hint", "remask", "given", "deadline_ms", "boxed")
+NOT_OF_PAGES = ("hint", "remask", "given", "deadline_ms", "boxed", "unfinished")
 
 
 def check_ask(ask: Ask) -> None:
@@ -268,8 +268,13 @@ def _read(
     for begin in range(0, len(strips), size):
         some = strips[begin : begin + size]
         batch = EncodedBatch.of(network, [page.given.part(strip) for strip in some])
-        asked = [
-            replace(prepare(batch, index, ask), parts=key_of(strip) in rows)
+        count = len(page.given.ink.strokes)
+        asked = [  # how a page is cut goes by what the network alone says
+            replace(
+                prepare(batch, index, ask),
+                parts=key_of(strip) in rows,
+                alone=len(strips) == 1 and len(strip) == count,
+            )
             for index, (strip, ask) in enumerate(zip(some, asks[begin:], strict=False))
         ]
         for strip, result in zip(

@@ -69,6 +69,7 @@ class Options(TypedDict, total=False):
     beam: int
     as_written: bool
     boxed: bool
+    unfinished: bool
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class Ask:
     steps). remasking: another than the weights were trained for. beam: hypotheses of weights that
     write from left to right (kind `ar`), which take no steps. as_written: say what the strokes of
     each letter are when they are looked at alone, too. boxed: write the box that a picture has
-    round its formula as \boxed, instead of a warning that it was left out.
+    round its formula as \boxed, instead of a warning that it was left out. unfinished: more will be
+    written, so that symbols are read with less trust in what stands around them so far.
     """
 
     steps: int | str | None = None
@@ -112,6 +114,7 @@ class Ask:
     beam: int = 1
     as_written: bool = False
     boxed: bool = False
+    unfinished: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, str) and self.steps != AUTO:
@@ -149,6 +152,8 @@ class Ask:
             raise ConfigError(f"alternatives is {self.alternatives}; it must be 0 or more")
         if self.plain and (self.auto or self.deadline_ms is not None):
             raise ConfigError("plain decoding takes a number of steps: give steps, and no deadline")
+        if self.plain and self.unfinished:
+            raise ConfigError("plain decoding adds nothing, and so does unfinished then; give one")
         if self.hint is not None and (self.remask or self.given is not None):
             raise ConfigError("a hint and remask cannot be combined; give one of them")
         if self.as_written and not self.boxes:

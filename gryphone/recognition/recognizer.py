@@ -25,6 +25,7 @@ from gryphone.reading.inputs import STDIN, Input, read_input
 from gryphone.recognition.answer import answer, answer_together, prepare
 from gryphone.recognition.backend import Backend
 from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.recognition.lone import LoneReader
 from gryphone.recognition.page import read_page
 from gryphone.recognition.page_result import PageResult
 from gryphone.recognition.question import MOST_STEPS, Ask, Options
@@ -370,7 +371,8 @@ def load(
     start = _backend_for(device, backend, threads, checkpoint)
     shared = Workers(folder, device, workers, backend) if workers > 0 else None
     origin = (folder, device, workers, backend, threads)
-    recognizer = Recognizer(checkpoint, start(folder, checkpoint), origin, shared)
+    lone = LoneReader.load(folder)
+    recognizer = Recognizer(checkpoint, start(folder, checkpoint), lone, origin, shared)
     if warm:
         recognizer.backend.warm()
         recognizer.recognize(PLUS)

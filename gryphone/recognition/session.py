@@ -324,7 +324,7 @@ def near(new: Sequence[Stroke], earlier: Mapping[int, Stroke]) -> set[int]:
 
 def _ask_once(batch: EncodedBatch, ask: Ask) -> Result:
     """An answer without a second look."""
-    question = replace(prepare(batch, 0, ask), again=False)
+    question = replace(prepare(batch, 0, replace(ask, unfinished=True)), again=False)
     return answer_together([question], time.perf_counter(), otherwise=False)[0]
 
 

@@ -1,24 +1,21 @@
 """What the ink of each letter says by itself: an answer as written, beside the one as meant.
 
 Hiding the other tokens from the decoder does not take their influence away, since it still sees
-their ink. So the strokes of each letter, digit and Greek letter are looked at alone, all together
-in one pass of the encoder and one of the decoder. Alone, c and C are the same: case is never
-overruled.
+their ink. So the strokes of each letter, digit and Greek letter are shown to the reader of lone
+symbols, which knows nothing of formulas. It hardly tells c from C: case is never overruled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from gryphone.decoding import canvas_for
-from gryphone.ink import Ink
-from gryphone.reading.inputs import Input
-from gryphone.recognition.encoding import EncodedBatch, Network
+from gryphone.errors import ConfigError
+from gryphone.ink import Ink, typical_stroke
+from gryphone.recognition.encoding import Network
 from gryphone.recognition.result import Result, Symbol
-from gryphone.tokens import MASK_ID, PAD_ID
 
 # The ink overrules the answer where it is for another letter with this probability at least, and
 # for the answer's with that at most (docs/recognition.md has what other limits bring).
@@ -32,16 +29,23 @@ GREEK = frozenset(_GREEK.split())
 
 def written(network: Network, ink: Ink, result: Result) -> tuple[tuple[Symbol, ...], np.ndarray]:
     """The symbols with what each letter's strokes are alone, and the tokens that this makes."""
-    letters = [s for s in result.symbols if s.strokes and is_letter(s.symbol)]
-    log_probs = _alone(network, ink, letters)
-    names = network.tokenizer.vocabularies[0].tokens
+    if network.lone is None:
+        raise ConfigError(
+            "as_written asks the reader of lone symbols, which is not here; reinstall"
+        )
+    known = network.lone.symbols
+    letters = [s for s in result.symbols if s.strokes and s.symbol in known and is_letter(s.symbol)]
+    strokes = [[ink.strokes[k] for k in s.strokes] for s in letters]
+    usual = typical_stroke(ink.strokes) if len(result.symbols) > 1 else math.nan
+    log_probs = network.lone.log_probs(strokes, usual)
+    vocabulary = network.tokenizer.vocabularies[0]
     ids, symbols = result.ids.copy(), list(result.symbols)
     for symbol, row in zip(letters, np.exp(log_probs), strict=True):
-        at, best = symbol.position, int(row.argmax())
-        symbols[at] = replace(symbol, written=(names[best], float(row[best])))
-        own = float(row[ids[at, 0]])
-        if row[best] >= SURE and own <= WEAK and is_another(symbol.symbol, names[best]):
-            ids[at, 0] = best
+        at, best = symbol.position, known[int(row.argmax())]
+        symbols[at] = replace(symbol, written=(best, float(row.max())))
+        sure = row.max() >= SURE and row[known.index(symbol.symbol)] <= WEAK
+        if sure and best in vocabulary.tokens and is_another(symbol.symbol, best):
+            ids[at, 0] = vocabulary.id(best)
     return tuple(symbols), ids
 
 
@@ -53,19 +57,3 @@ def is_letter(symbol: str) -> bool:
 def is_another(meant: str, found: str) -> bool:
     """Whether a letter was found that is not the one meant in another case."""
     return is_letter(found) and found.lower() != meant.lower()
-
-
-def _alone(network: Network, ink: Ink, letters: Sequence[Symbol]) -> np.ndarray:
-    """Log-probs (letters, symbols) of each letter's strokes, read as the first of a formula."""
-    vocabularies, config = network.tokenizer.vocabularies, network.checkpoint.config
-    if not letters:
-        return np.zeros((0, len(vocabularies[0])))
-    inks = [Input(Ink(tuple(ink.strokes[k] for k in s.strokes))) for s in letters]
-    batch = EncodedBatch.of(network, inks)
-    length = config.length if config.dense else canvas_for(1, config.length)
-    canvas = np.full((len(inks), length, len(vocabularies)), MASK_ID)
-    every = np.arange(len(inks))
-    said = network.backend.predict(batch.memory, canvas, np.full(len(inks), length), every)
-    first = np.array(said[0][:, 0], dtype=np.float64)
-    first[:, [PAD_ID, MASK_ID]] = -np.inf
-    return first - np.logaddexp.reduce(first, 1, keepdims=True)

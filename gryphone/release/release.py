@@ -17,8 +17,16 @@ from typing import Any
 
 import torch
 
-from gryphone.checkpoint import WEIGHTS, Checkpoint, load_model, read_checkpoint, save_checkpoint
+from gryphone.checkpoint import (
+    WEIGHTS,
+    Checkpoint,
+    checkpoint_directory,
+    load_model,
+    read_checkpoint,
+    save_checkpoint,
+)
 from gryphone.errors import CheckpointError, DataError
+from gryphone.recognition.lone import FILE
 from gryphone.release.common import first_difference, run
 
 # What `--gryphone` says of the weights of this project.
@@ -29,7 +37,7 @@ DATA = (
     "Detexify symbol strokes (ODbL)",
     "handwriting fonts of Google Fonts, traced (OFL, Apache)",
     "isolated letters of UNIPEN (CC BY 4.0; its CD-ROM says for research), DigiLeTs and Chars74K "
-    "(published for research)",
+    "(published for research), MathBrush (no licence found)",
     "formulas of arXiv papers and public label lists, text only",
 )
 
@@ -51,8 +59,11 @@ def release(
         facts["licence"] = licence
     if data:
         facts["data"] = list(data)
-    # In full beside the weights that it is about, also where these are replaced.
-    terms = (WEIGHTS / "LICENSE").read_bytes() if licence == LICENCE else None
+    # The terms in full and the reader of lone symbols, also where our own weights are replaced.
+    ours = (WEIGHTS / "LICENSE", WEIGHTS / FILE)
+    others = (checkpoint_directory(sources[-1]) / FILE,)
+    kept = [file for file in (ours if licence == LICENCE else others) if file.is_file()]
+    beside = {file.name: file.read_bytes() for file in kept}
     several = [load_model(source).state_dict() for source in sources]
     weights = several[-1]
     if len(checkpoints) > 1:
@@ -67,8 +78,8 @@ def release(
         facts,
         int8=True,
     )
-    if terms is not None:
-        (out / "LICENSE").write_bytes(terms)
+    for name, content in beside.items():
+        (out / name).write_bytes(content)
     return sum(p.stat().st_size for p in out.iterdir())
 
 

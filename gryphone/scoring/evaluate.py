@@ -20,7 +20,7 @@ from gryphone.decoding import Decoded
 from gryphone.errors import ConfigError, DataError, InkError, LatexError
 from gryphone.ink import LONGEST_STROKES, Ink, typical_stroke
 from gryphone.reading.inputs import Input, read_input
-from gryphone.recognition.answer import Question, answers_of, refine_all
+from gryphone.recognition.answer import Question, answers_of, refine_all, second_opinions
 from gryphone.recognition.encoding import EncodedBatch
 from gryphone.recognition.question import Ask
 from gryphone.recognition.recognizer import Recognizer
@@ -56,6 +56,7 @@ class Evaluation:
     views: int
     method: str  # or the kind of decoder, where that is no diffusion
     plain: bool
+    unfinished: bool
     beam: int
     convention: str
     given: tuple[Scores, ...]  # one for each run
@@ -80,7 +81,7 @@ class Evaluation:
         report |= {"dataset": self.name, "steps": self.steps, "seed": self.seed}
         report["passes"] = round(self.passes, 2)
         report |= {"views": self.views, "method": self.method, "plain": self.plain}
-        report["beam"] = self.beam
+        report |= {"unfinished": self.unfinished, "beam": self.beam}
         report["unreadable"] = [asdict(p) for p in self.unreadable]
         report["seconds"] = round(self.seconds, 2)
         report["per_second"] = round(len(self.predictions) / max(self.seconds, 1e-9), 2)
@@ -115,6 +116,7 @@ def evaluate(
     views: int = 1,
     method: str = "diffusion",
     plain: bool = False,
+    unfinished: bool = False,
     remasking: Remasking | None = None,
     beam: int = 1,
     lg: Path | None = None,
@@ -138,6 +140,7 @@ def evaluate(
         views=views,
         method=method,
         plain=plain,
+        unfinished=unfinished,
         remasking=remasking,
         beam=beam,
     )
@@ -171,6 +174,7 @@ def evaluate(
         views=views,
         method=method if kind == "diffusion" else kind,
         plain=plain,
+        unfinished=unfinished,
         beam=beam,
         convention=convention,
         given=tuple(score(samples) for samples in per_run),
@@ -257,7 +261,7 @@ def decode_all(
 ) -> Iterator[tuple[int, list[Decoded]]]:
     """Place and decodes of what can be read."""
     for places, questions in asked_together(recognizer, items, ask):
-        yield from zip(places, refine_all(questions), strict=True)
+        yield from zip(places, second_opinions(questions, refine_all(questions)), strict=True)
 
 
 def read_window(
@@ -274,7 +278,8 @@ def read_window(
         decodes = refine_all(questions)
         passes += sum(d.passes for some in decodes for d in some)
         if ask.plain or ask.decodes > 1:
-            tokens = [[recognizer.tokenizer.decode(d.ids) for d in some] for some in decodes]
+            heard = second_opinions(questions, decodes)
+            tokens = [[recognizer.tokenizer.decode(d.ids) for d in some] for some in heard]
         else:
             tokens = [[[*result.tokens]] for result in answers_of(questions, decodes)]
         for place, runs in zip(places, tokens, strict=True):

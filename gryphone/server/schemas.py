@@ -184,6 +184,9 @@ class Options(StrictModel):
     boxed: bool = Field(
         default=False, description="Write a box round a picture's formula as `\\boxed`."
     )
+    unfinished: bool = Field(
+        default=False, description="More will be written: trust what is there so far less."
+    )
     ink: bool = Field(default=False, description="Send back the strokes that were read.")
     format: Annotated[str | None, AfterValidator(_target)] = Field(
         default=None,
@@ -221,6 +224,7 @@ class Options(StrictModel):
             views=self.views,
             as_written=self.as_written,
             boxed=self.boxed,
+            unfinished=self.unfinished,
         )
 
 

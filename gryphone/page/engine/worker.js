@@ -72,13 +72,14 @@ async function start() {
     return ort.session(graph);
   };
   const options = { indexURL: new URL("pyodide/", here).href };
-  const [python, about, encoder, decoder] = await Promise.all([
+  const [python, about, ...graphs] = await Promise.all([
     isFrozen
       ? thawed(bytes(SNAPSHOT), ort, options)
       : withLibraries([], { ...options, packages: ["numpy"] }),
     bytes("model/model.json"),
     session("encoder"),
     session("decoder"),
+    session("lone"),
   ]);
   const unpack = async (name, extractDir) => {
     python.unpackArchive(await bytes(name), "zip", { extractDir });
@@ -93,7 +94,7 @@ async function start() {
   const files = () =>
     (come ??= Promise.all([unpack("python.zip", MODULES), unpack("pyodide/numpy.zip", PACKAGES)]));
   const { Local } = python.pyimport("gryphone.page.local");
-  const local = Local(new TextDecoder().decode(about), encoder, decoder);
+  const local = Local(new TextDecoder().decode(about), ...graphs);
   return { python, local, about: { ...JSON.parse(local.about()), threads }, files };
 }
 
