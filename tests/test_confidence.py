@@ -137,6 +137,11 @@ def test_the_map_comes_from_the_checkpoint() -> None:
     assert calibrated(np.array([1.0, 5.0, 0.2]), facts, "whole") == 0.45
     assert calibrated(np.array([1.0, 0.0, 0.0]), facts, "symbol") > 0.9
     assert set(DEFAULT) == {"whole", "symbol"}
+    # Answers of one symbol have that of whole answers where they have none of their own.
+    lone = np.array([1.0, 5.0, 0.2])
+    assert calibrated(lone, facts, "lone") == 0.45
+    facts["calibration"]["lone"] = [0.0, 0.0, 0.0, 0.5]
+    assert calibrated(lone, facts, "lone") == 0.25
 
 
 def test_fit_finds_the_map_that_made_the_outcomes() -> None:

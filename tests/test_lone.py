@@ -255,6 +255,7 @@ def test_a_symbol_alone_has_two_readers(alone: Recognizer) -> None:
     agreed = with_reader(alone, 1 - 1e-6, 1e-6)[0].recognize(CROSS)
     assert unsaid.latex == first.latex and unsaid.confidence == pytest.approx(first.confidence)
     assert agreed.confidence >= unsaid.confidence
+    assert agreed.symbols[0].confidence == agreed.confidence  # one symbol is the answer
 
 
 def test_the_best_well_formed_symbol_is_taken(alone: Recognizer) -> None:

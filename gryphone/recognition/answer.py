@@ -336,11 +336,18 @@ def weigh(votes: Sequence[Vote]) -> list[tuple[float, list[float]]]:
         if constraint is not None:  # what the user gave is not doubted
             seen[-1][constraint.shown[: len(seen[-1])]] = 0
     lacking = np.array([own[:, 0].sum() for own in seen])
-    whole = calibrated(whole_features(lacking, np.array(shares)), facts, "whole")
+    features = whole_features(lacking, np.array(shares))
+    pairs = zip(seen, votes, strict=True)
+    alone = np.array([len(own) == 1 and vote.question.alone for own, vote in pairs])
+    whole = np.where(
+        alone, calibrated(features, facts, "lone"), calibrated(features, facts, "whole")
+    )
     each = calibrated(symbol_features(np.concatenate(seen)), facts, "symbol")
     ends = np.cumsum([len(own) for own in seen])
-    parts = (part.tolist() for part in np.split(each, ends[:-1]))
-    return list(zip(whole.tolist(), parts, strict=True))
+    parts = [part.tolist() for part in np.split(each, ends[:-1])]
+    sure = zip(whole.tolist(), parts, alone.tolist(), strict=True)
+    # A symbol alone is the answer.
+    return [(answer, [answer] if lone else own) for answer, own, lone in sure]
 
 
 def _result(

@@ -25,7 +25,8 @@ from gryphone.recognition.encoding import Network
 from gryphone.recognition.result import Alternative
 from gryphone.tokens import MASK_ID, PAD_ID, spell
 
-# Coefficients of (1, doubt, dissent) and the ceiling, fitted on valid-2013 and valid-2023.
+# Coefficients of (1, doubt, dissent) and the ceiling, fitted on valid-2013 and valid-2023. Answers
+# of one symbol have a map of their own, or else that of whole answers.
 DEFAULT: dict[str, list[float]] = {
     "whole": [6.1626, -0.7153, -0.7831, 1.0],
     "symbol": [6.4028, -0.6999, -0.6066, 1.0],
@@ -77,7 +78,8 @@ def whole_features(log_prob: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 def calibrated(features: np.ndarray, facts: Mapping[str, Any], kind: str) -> np.ndarray:
     """Probability of being right, by the map of the checkpoint."""
-    coefficients = facts.get("calibration", {}).get(kind, DEFAULT[kind])
+    maps = DEFAULT | facts.get("calibration", {})
+    coefficients = maps.get(kind, maps["whole"])
     return logistic(features, np.append(coefficients, 1.0)[:4])  # the first ones had no ceiling
 
 

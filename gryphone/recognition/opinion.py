@@ -74,12 +74,13 @@ def heard(
     if reader is None or not network.is_symbolwise:
         return list(decodes)
     strokes, known = batch.strokes[index], network.read_alone
-    said: dict[tuple[int, ...], np.ndarray] = {}  # of some strokes; decodes mostly agree on them
+    # What was said of some strokes, alone or not: decodes mostly agree on them.
+    said: dict[tuple[bool, tuple[int, ...]], np.ndarray] = {}
     owners: dict[bytes, list[tuple[int, ...]]] = {}
     found = []
     for decoded in decodes:
-        ids = decoded.ids
-        places = _places(decoded, constraint, known) if len(ids) == 1 or unfinished else []
+        ids, alone = decoded.ids, len(decoded.ids) == 1
+        places = _places(decoded, constraint, known) if alone or unfinished else []
         if places and ids.tobytes() not in owners:
             owners[ids.tobytes()] = strokes_of(batch, [index], [ids])[0]
         more = {}
@@ -87,11 +88,11 @@ def heard(
             own = owners[ids.tobytes()][place]
             if not own:
                 continue
-            if own not in said:
-                usual = math.nan if len(ids) == 1 else typical_stroke(strokes)
-                said[own] = reader.log_probs([[strokes[i] for i in own]], usual)[0]
+            if (alone, own) not in said:
+                usual = math.nan if alone else typical_stroke(strokes)
+                said[alone, own] = reader.log_probs([[strokes[i] for i in own]], usual)[0]
             # What the reader does not know stands to the symbol that was read as it did.
-            row = said[own][np.where(known >= 0, known, known[ids[place, 0]])]
+            row = said[alone, own][np.where(known >= 0, known, known[ids[place, 0]])]
             more[place] = WEIGHT * np.maximum(row, LOWEST)
         found.append(decided(network, decoded, Weighed(decoded.looks, more)) if more else decoded)
     return found

@@ -37,31 +37,43 @@ class Outcomes:
 
     whole: np.ndarray  # (n, 3)
     right: np.ndarray  # (n,)
+    number: np.ndarray  # (n,) of its sample
     symbols: np.ndarray  # (m, 3)
     symbol_right: np.ndarray  # (m,)
     owner: np.ndarray  # (m,)
 
 
 def gather(
-    recognizer: Recognizer, samples: Sequence[Item], steps: int | str, decodes: int
+    recognizer: Recognizer, samples: Sequence[Item], steps: int | str, decodes: int, lone: bool
 ) -> Outcomes:
-    """Read every sample with one and with several decodes; both kinds must be calibrated."""
+    """Read every sample with one and with several decodes; both kinds must be calibrated.
+
+    Answers of one symbol are gathered where `lone` ones are wanted, and no others then.
+    """
     ask = Ask(steps=steps, samples=decodes)
-    whole, right, symbols, symbol_right, owner = [], [], [], [], []
+    whole, right, numbers, symbols, symbol_right, owner = [], [], [], [], [], []
     for number, (place, own) in enumerate(decode_all(recognizer, samples, ask)):
         truth = _truth(recognizer, samples[place].truth)
         for some in {1: own[:1], decodes: own}.values():
             group = [d for d in some if np.array_equal(d.ids, _winner(some))]
+            if (len(group[0].ids) == 1) is not lone:
+                continue
             seen = confidence.witnesses(group[0].ids, group, some)
             rows = [tuple(row) for row in group[0].ids.tolist()]
             whole.append((seen[:, 0].sum(), len(group) / len(some)))
             right.append(rows == truth)
+            numbers.append(number)
             symbols.append(confidence.symbol_features(seen))
             symbol_right.append(confidence.found_in(rows, truth))
             owner.append(np.full(len(rows), number))
+    if not whole:
+        raise DataError(
+            f"no answer has {'one symbol' if lone else 'several symbols'} in these sets"
+        )
     return Outcomes(
         confidence.whole_features(*np.array(whole).T),
         np.array(right, dtype=float),
+        np.array(numbers),
         np.concatenate(symbols),
         np.concatenate(symbol_right),
         np.concatenate(owner),
@@ -148,8 +160,8 @@ def plot(reports: dict[str, dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(reports), figsize=(5 * len(reports), 4.6))
-    for axis, (kind, report) in zip(axes, reports.items(), strict=True):
+    figure, axes = plt.subplots(1, len(reports), figsize=(5 * len(reports), 4.6), squeeze=False)
+    for axis, (kind, report) in zip(axes[0], reports.items(), strict=True):
         x = [b["confidence"] for b in report["bins"]]
         y = [b["right"] for b in report["bins"]]
         size = [20 + 400 * b["count"] / report["count"] for b in report["bins"]]
@@ -174,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--plot", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None, help="the report as JSON")
+    parser.add_argument("--lone", action="store_true", help="the map of answers of one symbol")
     parser.add_argument("--write", action="store_true", help="store the maps in the checkpoint")
     options = parser.parse_args(arguments)
     if options.write and options.weights is None:
@@ -186,19 +199,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         first = "".join(f"; the first is {s.id}: {s.problem}" for s in samples[:1])
         raise DataError(f"none of {len(samples)} samples can be read{first}")
     began = time.perf_counter()
-    seen = gather(recognizer, samples, options.steps, options.decodes)
+    seen = gather(recognizer, samples, options.steps, options.decodes, options.lone)
     # Each sample was read twice, with one decode and with several: the same fold for both.
-    pairs = np.arange(len(seen.right)) // 2
+    kinds = {"lone" if options.lone else "whole": (seen.whole, seen.right, seen.number)}
+    if not options.lone:
+        kinds["symbol"] = (seen.symbols, seen.symbol_right, seen.owner)
     reports = {
-        "whole": reliability(held_out(seen.whole, seen.right, pairs), seen.right),
-        "symbol": reliability(
-            held_out(seen.symbols, seen.symbol_right, seen.owner), seen.symbol_right
-        ),
+        kind: reliability(held_out(features, right, owner), right)
+        for kind, (features, right, owner) in kinds.items()
     }
-    maps = {
-        "whole": fit(seen.whole, seen.right).round(4).tolist(),
-        "symbol": fit(seen.symbols, seen.symbol_right).round(4).tolist(),
-    }
+    maps = {kind: fit(*some[:2]).round(4).tolist() for kind, some in kinds.items()}
     report = {"sets": [str(p) for p in options.sets], "samples": len(samples), "maps": maps}
     report |= {"steps": options.steps, "decodes": options.decodes, "reliability": reports}
     report["seconds"] = round(time.perf_counter() - began, 1)
@@ -222,7 +232,7 @@ def _some(path: Path, limit: int | None) -> list[Item]:
 def _store(path: Path, maps: dict[str, list[float]]) -> None:
     path = checkpoint_directory(path)
     description = read_description(path)
-    description.setdefault("facts", {})["calibration"] = maps
+    description.setdefault("facts", {}).setdefault("calibration", {}).update(maps)
     (path / "config.json").write_text(json.dumps(description, indent=1))
 
 
