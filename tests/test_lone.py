@@ -125,6 +125,12 @@ def test_what_was_trained_is_what_is_read(tmp_path: Path) -> None:
     assert np.array_equal(reader.log_probs(asked[1:2])[0], said[1])  # alone as among others
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
+def test_a_full_disk_is_said() -> None:
+    with pytest.raises(DataError, match="/dev/full: cannot be written: No space left"):
+        write(Path("/dev/full"), LoneNetwork(2), ("a", "b"))
+
+
 def test_the_graph_computes_what_the_network_does() -> None:
     torch.manual_seed(1)
     network = LoneNetwork(5)

@@ -16,15 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gryphone import __version__
-from gryphone.checkpoint import (
-    WEIGHTS,
-    checkpoint_directory,
-    read_checkpoint,
-    read_description,
-)
+from gryphone.checkpoint import checkpoint_directory, read_checkpoint, read_description
 from gryphone.errors import DataError, writing
 from gryphone.page.parts import ONNXRUNTIME, PYODIDE, write_parts
-from gryphone.recognition.lone import FILE, LoneReader
+from gryphone.recognition.lone import LoneReader
 from gryphone.recognition.onnx_graph import Arithmetic, graphs_of
 
 PACKAGE = Path(__file__).parents[1]
@@ -165,7 +160,7 @@ def write_model(folder: Path, weights: Path) -> None:
         (folder / f"{graph.name}.onnx").write_bytes(graph.to_bytes({}))
     reader = LoneReader.load(weights)
     if reader is None:
-        raise DataError(f"this installation has no reader of lone symbols ({WEIGHTS / FILE})")
+        raise DataError("the page needs the reader of lone symbols, which is not here; reinstall")
     (folder / "lone.onnx").write_bytes(reader.graph)
     about = read_description(weights)
     about |= {"parameters": checkpoint.parameters, "lone": reader.symbols}
